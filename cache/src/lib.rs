@@ -1,1 +1,17 @@
-//! (in progress)
+//! What a cluster holds, and whether it is reachable.
+//!
+//! This crate knows clusters, connections, informers and snapshots. It never sees a user or a client's HTTP request and
+//! never writes a Status.
+
+pub mod backoff;
+pub mod cluster_accessor;
+pub mod cluster_cache;
+pub mod cluster_config;
+pub mod connection;
+pub mod credential;
+pub mod exec_plugin;
+pub mod gvr;
+pub mod informers;
+pub mod kubeconfig;
+pub mod resource_version;
+pub mod upstream;
