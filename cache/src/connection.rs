@@ -40,7 +40,10 @@ impl Connection {
     ///
     /// # Errors
     /// Why no answer came. A request that was certainly not sent has been retried on a fresh connection already.
-    pub async fn send_live(&self, _request: Request<RequestBody>) -> Result<Response<Incoming>, UpstreamError> {
+    pub async fn send_live(
+        &self,
+        _request: Request<RequestBody>,
+    ) -> Result<Response<Incoming>, UpstreamError> {
         unimplemented!("skeleton")
     }
 
@@ -81,7 +84,11 @@ impl Connection {
     }
 
     /// Path and query with nothing of the client's headers: what informers ask.
-    pub fn informer_request(&self, _path_and_query: &str, _accept: &'static str) -> Request<RequestBody> {
+    pub fn informer_request(
+        &self,
+        _path_and_query: &str,
+        _accept: &'static str,
+    ) -> Request<RequestBody> {
         unimplemented!("skeleton")
     }
 }
@@ -100,5 +107,7 @@ impl InformerShard {
 /// An empty request body.
 pub fn empty_body() -> RequestBody {
     use http_body_util::BodyExt;
-    http_body_util::Empty::<Bytes>::new().map_err(|never| match never {}).boxed_unsync()
+    http_body_util::Empty::<Bytes>::new()
+        .map_err(|never| match never {})
+        .boxed_unsync()
 }

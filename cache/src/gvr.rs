@@ -17,12 +17,20 @@ pub struct Gvr {
 impl Gvr {
     /// Names a resource.
     pub fn new(group: &str, version: &str, resource: &str) -> Self {
-        Self { group: group.into(), version: version.into(), resource: resource.into() }
+        Self {
+            group: group.into(),
+            version: version.into(),
+            resource: resource.into(),
+        }
     }
 
     /// The `apiVersion` of this resource's objects: `v1`, `apps/v1`.
     pub fn api_version(&self) -> String {
-        if self.group.is_empty() { self.version.to_string() } else { format!("{}/{}", self.group, self.version) }
+        if self.group.is_empty() {
+            self.version.to_string()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
     }
 
     /// The path under which its group version is served: `/api/v1`, `/apis/apps/v1`.
@@ -38,9 +46,15 @@ impl Gvr {
     pub fn storage(&self) -> Storage {
         // The two groups of events are two views of the same objects.
         if &*self.group == "events.k8s.io" && &*self.resource == "events" {
-            return Storage { group: "".into(), resource: Arc::clone(&self.resource) };
+            return Storage {
+                group: "".into(),
+                resource: Arc::clone(&self.resource),
+            };
         }
-        Storage { group: Arc::clone(&self.group), resource: Arc::clone(&self.resource) }
+        Storage {
+            group: Arc::clone(&self.group),
+            resource: Arc::clone(&self.resource),
+        }
     }
 }
 
@@ -48,7 +62,11 @@ impl fmt::Display for Gvr {
     /// `pods.v1.` would be Go's; ours reads as kubectl's: `pods.v1`, `deployments.v1.apps`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.resource, self.version)?;
-        if self.group.is_empty() { Ok(()) } else { write!(f, ".{}", self.group) }
+        if self.group.is_empty() {
+            Ok(())
+        } else {
+            write!(f, ".{}", self.group)
+        }
     }
 }
 

@@ -1,1 +1,8 @@
-//! (in progress)
+//! One HTTPS endpoint in front of many Kubernetes clusters.
+
+pub mod body;
+pub mod error;
+pub mod handler;
+pub mod live;
+pub mod metrics;
+pub mod status;

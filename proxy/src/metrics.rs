@@ -1,0 +1,5 @@
+//! All metric names.
+
+/// The proxy's metrics.
+#[derive(Debug, Default)]
+pub struct Metrics {}
