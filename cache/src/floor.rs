@@ -16,6 +16,10 @@ use crate::store::Snapshot;
 /// How long an uid is remembered whose DELETED event came: the answer to the DELETE may come after it.
 const DELETED_REMEMBERED: Duration = Duration::from_secs(300);
 
+/// How long an uid known to be deleted is kept without its event. An informer that has not moved for so long has lost
+/// its connection and has resumed or relisted since.
+const GONE_REMEMBERED: Duration = Duration::from_secs(1800);
+
 /// The floor of one storage.
 #[derive(Debug, Default)]
 pub struct Floor {
@@ -29,10 +33,17 @@ struct FloorState {
     resource_version: ResourceVersion,
     /// Writes whose effect is not known yet: reads go live until a resourceVersion taken afterwards is in the floor.
     unconfirmed: usize,
-    /// uid → key of objects known to be deleted whose DELETED event has not come.
-    gone: HashMap<String, String>,
+    /// Objects known to be deleted whose DELETED event has not come, by uid. Shared with the readers that arrived
+    /// meanwhile: an event that comes after a reader's arrival must not hide from it what it needs.
+    gone: Arc<HashMap<String, Gone>>,
     /// uids whose DELETED event came, oldest first.
     deleted: VecDeque<(Instant, String)>,
+}
+
+#[derive(Clone, Debug)]
+struct Gone {
+    key: String,
+    since: Instant,
 }
 
 /// Why a snapshot is below the floor.
@@ -44,9 +55,24 @@ pub enum BelowFloor {
     Unconfirmed,
 }
 
-/// What a reader needs, as it stood when the reader arrived.
-#[derive(Clone, Copy, Debug)]
-pub struct Needed(ResourceVersion);
+/// What a reader needs, as it stood when the reader arrived. Taken before the snapshot it is compared with: events are
+/// published first and leave the floor afterwards.
+#[derive(Clone, Debug)]
+pub struct Needed {
+    resource_version: ResourceVersion,
+    gone: Arc<HashMap<String, Gone>>,
+}
+
+impl Needed {
+    /// Whether a snapshot shows all that this reader may already know of.
+    pub fn admits(&self, snapshot: &Snapshot) -> bool {
+        snapshot.resource_version >= self.resource_version
+            && !self
+                .gone
+                .iter()
+                .any(|(uid, gone)| holds(snapshot, &gone.key, uid))
+    }
+}
 
 impl Floor {
     /// Something of this version was told to somebody.
@@ -61,7 +87,11 @@ impl Floor {
         if let Some(mut state) = self.in_epoch(epoch)
             && !state.deleted.iter().any(|(_, deleted)| deleted == uid)
         {
-            state.gone.insert(uid.to_owned(), key.to_owned());
+            let gone = Arc::make_mut(&mut state.gone);
+            let now = Instant::now();
+            gone.retain(|_, gone| now.duration_since(gone.since) < GONE_REMEMBERED);
+            let key = key.to_owned();
+            gone.insert(uid.to_owned(), Gone { key, since: now });
         }
     }
 
@@ -70,7 +100,9 @@ impl Floor {
         let Some(mut state) = self.in_epoch(epoch) else {
             return;
         };
-        state.gone.remove(uid);
+        if state.gone.contains_key(uid) {
+            Arc::make_mut(&mut state.gone).remove(uid);
+        }
         let now = Instant::now();
         while state
             .deleted
@@ -85,7 +117,7 @@ impl Floor {
     /// A whole list replaced what was held: what it does not hold is gone from readers' sight.
     pub fn replaced(&self, epoch: u64, snapshot: &Snapshot) {
         if let Some(mut state) = self.in_epoch(epoch) {
-            state.gone.retain(|uid, key| holds(snapshot, key, uid));
+            Arc::make_mut(&mut state.gone).retain(|uid, gone| holds(snapshot, &gone.key, uid));
             state.resource_version = state.resource_version.max(snapshot.resource_version);
         }
     }
@@ -114,19 +146,10 @@ impl Floor {
         if state.unconfirmed > 0 {
             return Err(BelowFloor::Unconfirmed);
         }
-        Ok(Needed(state.resource_version))
-    }
-
-    /// Whether a snapshot satisfies a reader who arrived when `needed` was taken.
-    pub fn admits(&self, needed: Needed, snapshot: &Snapshot) -> bool {
-        if snapshot.resource_version < needed.0 {
-            return false;
-        }
-        let state = self.state.lock();
-        !state
-            .gone
-            .iter()
-            .any(|(uid, key)| holds(snapshot, key, uid))
+        Ok(Needed {
+            resource_version: state.resource_version,
+            gone: Arc::clone(&state.gone),
+        })
     }
 
     /// The state, if `epoch` is not over; a newer epoch starts with an empty floor.
@@ -146,15 +169,6 @@ fn holds(snapshot: &Snapshot, key: &str, uid: &str) -> bool {
     snapshot
         .get(key)
         .is_some_and(|element| &*element.uid == uid)
-}
-
-/// A write whose effect is not known: the floor is closed until it is confirmed.
-#[derive(Debug)]
-pub struct Unconfirmed {
-    /// The storage's floor.
-    pub floor: Arc<Floor>,
-    /// The epoch in which the write was made.
-    pub epoch: u64,
 }
 
 #[cfg(test)]
@@ -212,6 +226,16 @@ mod tests {
             admits(&floor, &snapshot(Some("u1"), 9)),
             "the uid leaves with its event"
         );
+    }
+
+    #[test]
+    fn an_event_after_a_readers_arrival_does_not_hide_what_the_reader_needs() {
+        let floor = Floor::default();
+        floor.gone(1, "ns/a", "u1");
+        let needed = floor.needed().unwrap();
+        let before = snapshot(Some("u1"), 9);
+        floor.deleted(1, "u1");
+        assert!(!needed.admits(&before));
     }
 
     #[test]

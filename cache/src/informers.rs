@@ -1,18 +1,369 @@
-//! Which informers one cluster runs.
+//! Which informers one cluster runs: started by the reads that they could have answered, stopped when nobody reads.
 
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
+use crate::backoff::Backoff;
 use crate::connection::Connection;
+use crate::eviction::Fleet;
+use crate::floor::Floor;
+use crate::gvr::{Gvr, Storage};
+use crate::informer::Informer;
+use crate::reflector::{Reflector, latest_resource_version};
+
+/// GETs of a kind within [`GET_WINDOW`] that start its informer.
+const GETS_TO_START: usize = 3;
+
+/// See [`GETS_TO_START`].
+const GET_WINDOW: Duration = Duration::from_secs(60);
+
+/// Time for which a kind that cannot be cached is not tried again.
+const REFUSED_FOR: Duration = Duration::from_secs(60);
+
+/// Whether a kind is kept in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CachePolicy {
+    /// From its first LIST, or the third GET in a minute.
+    OnDemand,
+    /// From the connect on.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// What the configuration says about informers, for all clusters.
+#[derive(Clone, Debug)]
+pub struct InformersConfig {
+    /// An informer that nobody reads for so long stops.
+    pub idle_timeout: Duration,
+    /// A kind with more objects stays live.
+    pub max_objects_per_kind: u64,
+    /// Bytes of objects that all clusters together may hold.
+    pub memory_limit: u64,
+    /// Kinds with a policy of their own, by group and resource.
+    pub resources: HashMap<(String, String), CachePolicy>,
+}
+
+impl Default for InformersConfig {
+    fn default() -> Self {
+        let never = [
+            ("", "secrets"),
+            ("", "events"),
+            ("events.k8s.io", "events"),
+            ("coordination.k8s.io", "leases"),
+        ];
+        Self {
+            idle_timeout: Duration::from_secs(30 * 60),
+            max_objects_per_kind: 100_000,
+            memory_limit: u64::MAX,
+            resources: never
+                .into_iter()
+                .map(|(group, resource)| {
+                    ((group.to_owned(), resource.to_owned()), CachePolicy::Never)
+                })
+                .collect(),
+        }
+    }
+}
+
+impl InformersConfig {
+    fn policy(&self, gvr: &Gvr) -> CachePolicy {
+        let key = (gvr.group.to_string(), gvr.resource.to_string());
+        self.resources
+            .get(&key)
+            .copied()
+            .unwrap_or(CachePolicy::OnDemand)
+    }
+}
+
+/// What all reflectors of a cluster share.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub(crate) max_objects_per_kind: u64,
+    /// The server refuses streaming lists, or ignores what asks for them: lists are paged.
+    pages: AtomicBool,
+}
+
+impl Settings {
+    pub(crate) fn pages_lists(&self) -> bool {
+        self.pages.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn page_lists(&self) {
+        self.pages.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Why a kind is not kept in memory, where trying again at once would not help.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The credential may not list or watch it.
+    Forbidden,
+    /// It is not served, or not with list and watch.
+    NotListable,
+    /// It has more objects than `maxObjectsPerKind`.
+    TooManyObjects,
+    /// The memory limit is reached.
+    MemoryLimit,
+    /// Its lists are written in a form that would not be given back byte for byte.
+    UnknownForm,
+}
+
+impl Refusal {
+    /// The reason as written in logs and headers.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Forbidden => "forbidden",
+            Self::NotListable => "not-listable",
+            Self::TooManyObjects => "too-many-objects",
+            Self::MemoryLimit => "memory-limit",
+            Self::UnknownForm => "unknown-form",
+        }
+    }
+}
+
+/// What there is of a kind.
+#[derive(Clone, Debug)]
+pub enum Lookup {
+    /// Its informer, synced or not.
+    Informer(Arc<Informer>),
+    /// None yet; a read that was allowed may start it.
+    NotStarted,
+    /// The configuration says `never`.
+    Never,
+    /// It was tried, and stays live for a while.
+    Refused(Refusal),
+}
 
 /// The informers of one cluster. They outlive a connection: each waits for the next one and resumes.
 #[derive(Debug)]
-pub struct Informers {}
+pub struct Informers {
+    cluster: String,
+    fleet: Arc<Fleet>,
+    settings: Arc<Settings>,
+    connections: watch::Receiver<Option<Arc<Connection>>>,
+    removed: CancellationToken,
+    /// Held for a few look-ups, never across an await.
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    informers: HashMap<Gvr, Arc<Informer>>,
+    refused: HashMap<Gvr, (Refusal, Instant)>,
+    recent_gets: HashMap<Gvr, VecDeque<Instant>>,
+}
 
 impl Informers {
-    /// None running yet; `connection` tells when the cluster is connected.
-    pub fn new(_cluster: &str, _connection: watch::Receiver<Option<Arc<Connection>>>) -> Arc<Self> {
-        Arc::new(Self {})
+    /// None running yet; `connections` tells when the cluster is connected, `removed` when it is gone for good.
+    pub fn new(
+        cluster: &str,
+        fleet: &Arc<Fleet>,
+        connections: watch::Receiver<Option<Arc<Connection>>>,
+        removed: &CancellationToken,
+    ) -> Arc<Self> {
+        let informers = Arc::new(Self {
+            cluster: cluster.to_owned(),
+            fleet: Arc::clone(fleet),
+            settings: Arc::new(Settings {
+                max_objects_per_kind: fleet.config().max_objects_per_kind,
+                pages: AtomicBool::new(false),
+            }),
+            connections,
+            removed: removed.child_token(),
+            state: Mutex::default(),
+        });
+        fleet.enroll(&informers);
+        informers
+    }
+
+    /// What there is of a kind.
+    pub fn lookup(&self, gvr: &Gvr) -> Lookup {
+        let state = self.state.lock();
+        if let Some(informer) = state.informers.get(gvr) {
+            return Lookup::Informer(Arc::clone(informer));
+        }
+        if self.fleet.config().policy(gvr) == CachePolicy::Never {
+            return Lookup::Never;
+        }
+        match state.refused.get(gvr) {
+            Some((refusal, until)) if *until > Instant::now() => Lookup::Refused(*refusal),
+            _ => Lookup::NotStarted,
+        }
+    }
+
+    /// A LIST or WATCH of a kind was allowed that its informer could have answered: starts it.
+    pub fn note_list(self: &Arc<Self>, gvr: &Gvr) {
+        if matches!(self.lookup(gvr), Lookup::NotStarted) {
+            self.start(gvr);
+        }
+    }
+
+    /// A GET of a kind was allowed that its informer could have answered: the third in a minute starts it.
+    pub fn note_get(self: &Arc<Self>, gvr: &Gvr) {
+        if !matches!(self.lookup(gvr), Lookup::NotStarted) {
+            return;
+        }
+        let now = Instant::now();
+        let enough = {
+            let mut state = self.state.lock();
+            // Names come from requests: only those of kinds that were answered 2xx get here, and only recent ones stay.
+            state.recent_gets.retain(|_, times| {
+                times
+                    .back()
+                    .is_some_and(|last| now.duration_since(*last) < GET_WINDOW)
+            });
+            let times = state.recent_gets.entry(gvr.clone()).or_default();
+            times.push_back(now);
+            times.retain(|at| now.duration_since(*at) < GET_WINDOW);
+            times.len() >= GETS_TO_START
+        };
+        if enough {
+            self.start(gvr);
+        }
+    }
+
+    /// Starts the informer of a kind unless it runs.
+    fn start(self: &Arc<Self>, gvr: &Gvr) {
+        if !self.fleet.has_room() {
+            self.refuse(gvr, Refusal::MemoryLimit);
+            return;
+        }
+        let informer = {
+            let mut state = self.state.lock();
+            if state.informers.contains_key(gvr) {
+                return;
+            }
+            state.recent_gets.remove(gvr);
+            state.refused.remove(gvr);
+            let floor = state
+                .floor(&gvr.storage())
+                .unwrap_or_else(|| Arc::new(Floor::default()));
+            let informer = Arc::new(Informer::new(
+                gvr.clone(),
+                floor,
+                self.removed.child_token(),
+            ));
+            state.informers.insert(gvr.clone(), Arc::clone(&informer));
+            informer
+        };
+        tracing::info!(cluster = self.cluster, gvr = %gvr, "informer started");
+        let informers = Arc::clone(self);
+        let reflector = Reflector::new(Arc::clone(&informer), Arc::clone(&self.settings));
+        self.fleet.tasks().spawn(async move {
+            let refusal = reflector.run(informers.connections.clone()).await;
+            informers.forget(&informer);
+            if let Some(refusal) = refusal {
+                informers.refuse(&informer.gvr, refusal);
+            }
+        });
+    }
+
+    fn refuse(&self, gvr: &Gvr, refusal: Refusal) {
+        let now = Instant::now();
+        let mut state = self.state.lock();
+        state.refused.retain(|_, (_, until)| *until > now);
+        state
+            .refused
+            .insert(gvr.clone(), (refusal, now + REFUSED_FOR));
+    }
+
+    /// Removes an informer that has ended, unless another has taken its place.
+    fn forget(&self, informer: &Arc<Informer>) {
+        let mut state = self.state.lock();
+        if state
+            .informers
+            .get(&informer.gvr)
+            .is_some_and(|known| Arc::ptr_eq(known, informer))
+        {
+            state.informers.remove(&informer.gvr);
+        }
+    }
+
+    /// Stops an informer: it is gone from the look-up at once, its task ends by itself.
+    pub(crate) fn stop(&self, informer: &Arc<Informer>, reason: &str) {
+        tracing::info!(cluster = self.cluster, gvr = %informer.gvr, reason, "informer stopped");
+        self.forget(informer);
+        informer.stopped().cancel();
+    }
+
+    /// All informers, in no order.
+    pub fn all(&self) -> Vec<Arc<Informer>> {
+        self.state.lock().informers.values().cloned().collect()
+    }
+
+    /// The floor of a storage, if an informer of it starts or runs.
+    pub fn floor(&self, storage: &Storage) -> Option<Arc<Floor>> {
+        self.state.lock().floor(storage)
+    }
+
+    /// A write whose effect is not known: reads of the storage go live until a version taken live from now on is in
+    /// its floor.
+    pub fn unconfirmed(self: &Arc<Self>, storage: &Storage, epoch: u64) {
+        let known = {
+            let state = self.state.lock();
+            let of_storage = state
+                .informers
+                .values()
+                .find(|known| known.gvr.storage() == *storage);
+            of_storage.cloned()
+        };
+        let Some(informer) = known.filter(|informer| informer.floor().unconfirmed(epoch)) else {
+            return;
+        };
+        let informers = Arc::clone(self);
+        self.fleet.tasks().spawn(async move {
+            let stopped = informer.stopped().clone();
+            // A stopped informer's floor has no reader.
+            stopped
+                .run_until_cancelled(informers.confirm(&informer, epoch))
+                .await;
+        });
+    }
+
+    async fn confirm(&self, informer: &Informer, epoch: u64) {
+        let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
+        let mut connections = self.connections.clone();
+        loop {
+            let connection = connections.borrow_and_update().clone();
+            match connection {
+                Some(connection) if connection.epoch != epoch => return,
+                Some(connection) => {
+                    let shard = connection.informer_shard();
+                    let asked = latest_resource_version(&connection, &shard, &informer.gvr);
+                    let Some(answer) = connection.closed().run_until_cancelled(asked).await else {
+                        continue;
+                    };
+                    match answer {
+                        Ok(now) => return informer.floor().confirmed(epoch, now),
+                        Err(error) => {
+                            tracing::debug!(cluster = self.cluster, gvr = %informer.gvr, error = %error.chain(), "write not confirmed yet");
+                        }
+                    }
+                    tokio::time::sleep(backoff.next_pause()).await;
+                }
+                None => {
+                    if connections.changed().await.is_err() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl State {
+    fn floor(&self, storage: &Storage) -> Option<Arc<Floor>> {
+        let informer = self.informers.values().find(|informer| {
+            informer.gvr.resource == storage.resource && informer.gvr.storage() == *storage
+        })?;
+        Some(Arc::clone(informer.floor()))
     }
 }

@@ -84,6 +84,19 @@ pub struct Store {
     last_event: ResourceVersion,
 }
 
+impl Event {
+    /// The version of the change.
+    pub fn resource_version(&self) -> ResourceVersion {
+        match self {
+            Self::Applied(element) => element.resource_version,
+            Self::Deleted {
+                resource_version, ..
+            }
+            | Self::Bookmark(resource_version) => *resource_version,
+        }
+    }
+}
+
 impl Store {
     /// Takes one change.
     pub fn apply(&mut self, event: Event) {
@@ -98,9 +111,7 @@ impl Store {
                 ..
             } => {
                 self.advance_event(resource_version);
-                if let Some(gone) = self.objects.remove(&*key) {
-                    self.bytes -= gone.bytes();
-                }
+                self.unstage(&key);
             }
             Event::Bookmark(resource_version) => self.advance(resource_version),
         }
@@ -119,6 +130,13 @@ impl Store {
     /// Adds an object of a list that is not complete yet: the version stays.
     pub fn stage(&mut self, element: Element) {
         self.insert(element);
+    }
+
+    /// Removes an object of a list that is not complete yet.
+    pub fn unstage(&mut self, key: &str) {
+        if let Some(gone) = self.objects.remove(key) {
+            self.bytes -= gone.bytes();
+        }
     }
 
     /// Ends a list: the store is complete at this version.
