@@ -198,9 +198,7 @@ mod tests {
     }
 
     fn admits(floor: &Floor, snapshot: &Snapshot) -> bool {
-        floor
-            .needed()
-            .is_ok_and(|needed| floor.admits(needed, snapshot))
+        floor.needed().is_ok_and(|needed| needed.admits(snapshot))
     }
 
     #[test]

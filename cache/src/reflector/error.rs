@@ -49,8 +49,7 @@ impl ReflectorError {
             Self::Refused(refusal) => Some(*refusal),
             Self::Status { code: 403, .. } => Some(Refusal::Forbidden),
             Self::Status {
-                code: 404 | 405 | 406,
-                ..
+                code: 404..=406, ..
             } => Some(Refusal::NotListable),
             Self::Form(EnvelopeError::NotAList(_)) => None,
             Self::Form(
