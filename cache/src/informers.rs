@@ -304,6 +304,13 @@ impl Informers {
         self.state.lock().floor(storage)
     }
 
+    /// Whether an informer of a storage holds an object of that key, readable or not.
+    pub fn holds(&self, storage: &Storage, key: &str) -> bool {
+        let of_storage = |informer: &&Arc<Informer>| informer.gvr.storage() == *storage;
+        let state = self.state.lock();
+        state.informers.values().filter(of_storage).any(|informer| informer.holds(key))
+    }
+
     /// A write whose effect is not known: reads of the storage go live until a version taken live from now on is in
     /// its floor.
     pub fn unconfirmed(self: &Arc<Self>, storage: &Storage, epoch: u64) {
