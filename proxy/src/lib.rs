@@ -8,3 +8,4 @@ pub mod live;
 pub mod location;
 pub mod metrics;
 pub mod status;
+pub mod upgrade;
