@@ -6,9 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use fleetcache_cache::upstream::{RequestBody, UpstreamError};
 use http::{HeaderMap, Method, Request, Response};
+use http_body_util::combinators::BoxBody;
 use hyper::body::Incoming;
+use hyper::client::conn::http2::SendRequest;
 use hyper::service::service_fn;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -20,6 +23,7 @@ use tokio_util::task::TaskTracker;
 
 use super::upstream::Upstream;
 use super::{LiveRequest, exchange};
+use crate::body::BoxError;
 use crate::status;
 
 /// A connection to a scripted cluster, which remembers what its owner was told.
@@ -153,7 +157,11 @@ impl Proxy {
                 let service = service_fn(move |request| {
                     let (connection, tunnels) = (Arc::clone(&connection), tunnels.clone());
                     async move {
-                        let target = request.uri().to_string();
+                        let target = request
+                            .uri()
+                            .path_and_query()
+                            .map_or("/", |all| all.as_str());
+                        let target = target.to_owned();
                         let live = LiveRequest {
                             cluster: "a",
                             path_and_query: target.strip_prefix("/clusters/a").unwrap_or(&target),
@@ -172,14 +180,25 @@ impl Proxy {
                         )
                     }
                 });
-                tokio::spawn(
-                    hyper::server::conn::http1::Builder::new()
-                        .serve_connection(TokioIo::new(stream), service)
-                        .with_upgrades(),
-                );
+                tokio::spawn(async move {
+                    hyper_util::server::conn::auto::Builder::new(TokioExecutor::new())
+                        .serve_connection_with_upgrades(TokioIo::new(stream), service)
+                        .await
+                });
             }
         });
         proxy
+    }
+
+    /// A client's connection over HTTP/2.
+    pub(crate) async fn http2(&self) -> SendRequest<BoxBody<Bytes, BoxError>> {
+        let stream = TcpStream::connect(self.address).await.unwrap();
+        let (client, connection) =
+            hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
+                .await
+                .unwrap();
+        tokio::spawn(connection);
+        client
     }
 
     /// A client's connection on which `request` was written.

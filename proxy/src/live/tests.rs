@@ -11,6 +11,7 @@ use super::testing::{
 
 mod abort;
 mod disconnect;
+mod http2;
 
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nx-unknown: 1\r\n\r\nok";
 
