@@ -180,7 +180,10 @@ impl Informer {
     /// Whether an object of that key is held, readable or not.
     pub(crate) fn holds(&self, key: &str) -> bool {
         let published = self.published.borrow();
-        published.snapshot.as_ref().is_some_and(|snapshot| snapshot.get(key).is_some())
+        published
+            .snapshot
+            .as_ref()
+            .is_some_and(|snapshot| snapshot.get(key).is_some())
     }
 
     /// Whether it is synced for the current connection.

@@ -54,7 +54,13 @@ fn read_json(bytes: &[u8]) -> Option<Answer> {
     let head = ObjectHead::parse(bytes).ok()?;
     if head.kind == "Status" && head.metadata.name.is_empty() {
         let status: StatusHead = serde_json::from_slice(bytes).ok()?;
-        return success(&status.status, status.details.map(|details| details.uid).unwrap_or_default());
+        return success(
+            &status.status,
+            status
+                .details
+                .map(|details| details.uid)
+                .unwrap_or_default(),
+        );
     }
     let meta = head.metadata;
     // A Table, a list, or something that is no object.
@@ -101,7 +107,9 @@ fn namespace_finalizers(bytes: &[u8]) -> usize {
         #[serde(default)]
         spec: Spec,
     }
-    let finalizers = serde_json::from_slice::<Namespace>(bytes).ok().and_then(|namespace| namespace.spec.finalizers);
+    let finalizers = serde_json::from_slice::<Namespace>(bytes)
+        .ok()
+        .and_then(|namespace| namespace.spec.finalizers);
     finalizers.map_or(0, |finalizers| finalizers.len())
 }
 
@@ -111,7 +119,11 @@ mod tests {
 
     fn object(json: &str) -> (Option<u64>, Deletion) {
         match read("application/json;charset=utf-8", json.as_bytes()) {
-            Some(Answer::Object { resource_version, deletion, .. }) => (resource_version.map(ResourceVersion::get), deletion),
+            Some(Answer::Object {
+                resource_version,
+                deletion,
+                ..
+            }) => (resource_version.map(ResourceVersion::get), deletion),
             other => panic!("an object, not {other:?}"),
         }
     }
@@ -119,14 +131,38 @@ mod tests {
     #[test]
     fn an_objects_version_and_deletion_are_read() {
         for (json, expected) in [
-            (r#"{"kind":"Pod","metadata":{"name":"a","resourceVersion":"5"}}"#, (Some(5), Deletion::None)),
-            (r#"{"kind":"Pod","metadata":{"name":"a"}}"#, (None, Deletion::None)),
-            (r#"{"kind":"Pod","metadata":{"name":"a","deletionTimestamp":"t","deletionGracePeriodSeconds":30}}"#, (None, Deletion::Pending)),
-            (r#"{"kind":"Pod","metadata":{"name":"a","deletionTimestamp":"t","deletionGracePeriodSeconds":0}}"#, (None, Deletion::Finished)),
-            (r#"{"kind":"W","metadata":{"name":"a","deletionTimestamp":"t","finalizers":["f"]}}"#, (None, Deletion::Pending)),
-            (r#"{"kind":"W","metadata":{"name":"a","deletionTimestamp":"t","finalizers":[]}}"#, (None, Deletion::Finished)),
-            (r#"{"kind":"Namespace","metadata":{"name":"a","deletionTimestamp":"t"},"spec":{"finalizers":["kubernetes"]}}"#, (None, Deletion::Pending)),
-            (r#"{"kind":"Namespace","metadata":{"name":"a","deletionTimestamp":"t"},"spec":{}}"#, (None, Deletion::Finished)),
+            (
+                r#"{"kind":"Pod","metadata":{"name":"a","resourceVersion":"5"}}"#,
+                (Some(5), Deletion::None),
+            ),
+            (
+                r#"{"kind":"Pod","metadata":{"name":"a"}}"#,
+                (None, Deletion::None),
+            ),
+            (
+                r#"{"kind":"Pod","metadata":{"name":"a","deletionTimestamp":"t","deletionGracePeriodSeconds":30}}"#,
+                (None, Deletion::Pending),
+            ),
+            (
+                r#"{"kind":"Pod","metadata":{"name":"a","deletionTimestamp":"t","deletionGracePeriodSeconds":0}}"#,
+                (None, Deletion::Finished),
+            ),
+            (
+                r#"{"kind":"W","metadata":{"name":"a","deletionTimestamp":"t","finalizers":["f"]}}"#,
+                (None, Deletion::Pending),
+            ),
+            (
+                r#"{"kind":"W","metadata":{"name":"a","deletionTimestamp":"t","finalizers":[]}}"#,
+                (None, Deletion::Finished),
+            ),
+            (
+                r#"{"kind":"Namespace","metadata":{"name":"a","deletionTimestamp":"t"},"spec":{"finalizers":["kubernetes"]}}"#,
+                (None, Deletion::Pending),
+            ),
+            (
+                r#"{"kind":"Namespace","metadata":{"name":"a","deletionTimestamp":"t"},"spec":{}}"#,
+                (None, Deletion::Finished),
+            ),
         ] {
             assert_eq!(object(json), expected, "{json}");
         }
@@ -135,20 +171,39 @@ mod tests {
     #[test]
     fn a_status_is_read() {
         let json = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","details":{"name":"a","kind":"configmaps","uid":"u"}}"#;
-        assert_eq!(read("application/json", json.as_bytes()), Some(Answer::Success { uid: "u".to_owned() }));
+        assert_eq!(
+            read("application/json", json.as_bytes()),
+            Some(Answer::Success {
+                uid: "u".to_owned()
+            })
+        );
     }
 
     #[test]
     fn what_cannot_be_read_is_none() {
         for (content_type, bytes) in [
             ("application/yaml", &b"kind: Pod"[..]),
-            ("application/json", b"{\"kind\":\"Table\",\"metadata\":{\"resourceVersion\":\"5\"}}"),
-            ("application/json", b"{\"kind\":\"PodList\",\"metadata\":{\"resourceVersion\":\"5\"},\"items\":[]}"),
-            ("application/json", b"{\"kind\":\"Status\",\"status\":\"Failure\"}"),
+            (
+                "application/json",
+                b"{\"kind\":\"Table\",\"metadata\":{\"resourceVersion\":\"5\"}}",
+            ),
+            (
+                "application/json",
+                b"{\"kind\":\"PodList\",\"metadata\":{\"resourceVersion\":\"5\"},\"items\":[]}",
+            ),
+            (
+                "application/json",
+                b"{\"kind\":\"Status\",\"status\":\"Failure\"}",
+            ),
             ("application/json", b"{\"kind\":"),
             ("", b""),
         ] {
-            assert_eq!(read(content_type, bytes), None, "{}", String::from_utf8_lossy(bytes));
+            assert_eq!(
+                read(content_type, bytes),
+                None,
+                "{}",
+                String::from_utf8_lossy(bytes)
+            );
         }
     }
 }

@@ -29,14 +29,19 @@ pub fn answer(
     let namespace = resource.namespace.as_deref();
     let (body, length) = match resource.name.as_deref() {
         Some(name) => {
-            let element = snapshot.get(&key(namespace.unwrap_or_default(), name)).ok_or(LiveReason::Absent)?;
+            let element = snapshot
+                .get(&key(namespace.unwrap_or_default(), name))
+                .ok_or(LiveReason::Absent)?;
             let object: Vec<u8> = snapshot.object(element).concat();
             let length = object.len() as u64;
             (full(object), length)
         }
         None => {
             if let Some(limit) = read.limit
-                && snapshot.range(namespace).nth(usize::try_from(limit).unwrap_or(usize::MAX)).is_some()
+                && snapshot
+                    .range(namespace)
+                    .nth(usize::try_from(limit).unwrap_or(usize::MAX))
+                    .is_some()
             {
                 return Err(LiveReason::Limit);
             }
@@ -57,7 +62,9 @@ pub fn answer(
 /// A body of chunks that are made as they are sent: a slow reader holds one of them and the snapshot.
 fn chunks(list: impl Iterator<Item = Bytes> + Send + 'static) -> Body {
     let frames = stream::iter(list.map(|chunk| Ok::<_, Infallible>(Frame::data(chunk))));
-    StreamBody::new(frames).map_err(|never| match never {}).boxed_unsync()
+    StreamBody::new(frames)
+        .map_err(|never| match never {})
+        .boxed_unsync()
 }
 
 #[cfg(test)]
@@ -88,7 +95,10 @@ mod tests {
 
     async fn check(path: &str, limit: Option<u64>) -> Result<String, LiveReason> {
         let resource = ResourcePath::parse_strict(path).unwrap();
-        let read = CachedRead { freshness: Freshness::Latest, limit };
+        let read = CachedRead {
+            freshness: Freshness::Latest,
+            limit,
+        };
         let response = answer(&resource, read, &snapshot(), Duration::from_secs(3))?;
         let length = response.headers()[CONTENT_LENGTH].clone();
         assert_eq!(response.headers()[AGE], "3");
@@ -100,13 +110,22 @@ mod tests {
     #[tokio::test]
     async fn an_object_is_the_servers_bytes() {
         let expected = "{\"kind\":\"Pod\",\"apiVersion\":\"v1\",\"metadata\":{\"name\":\"a\",\"namespace\":\"n\",\"resourceVersion\":\"7\"}}\n";
-        assert_eq!(check("/api/v1/namespaces/n/pods/a", None).await.as_deref(), Ok(expected));
+        assert_eq!(
+            check("/api/v1/namespaces/n/pods/a", None).await.as_deref(),
+            Ok(expected)
+        );
     }
 
     #[tokio::test]
     async fn a_name_that_is_not_held_goes_live() {
-        assert_eq!(check("/api/v1/namespaces/n/pods/c", None).await, Err(LiveReason::Absent));
-        assert_eq!(check("/api/v1/namespaces/m/pods/a", None).await, Err(LiveReason::Absent));
+        assert_eq!(
+            check("/api/v1/namespaces/n/pods/c", None).await,
+            Err(LiveReason::Absent)
+        );
+        assert_eq!(
+            check("/api/v1/namespaces/m/pods/a", None).await,
+            Err(LiveReason::Absent)
+        );
     }
 
     #[tokio::test]
@@ -115,6 +134,11 @@ mod tests {
         assert_eq!(whole.matches("\"name\"").count(), 2);
         assert_eq!(check("/api/v1/pods", Some(2)).await.as_ref(), Ok(&whole));
         assert_eq!(check("/api/v1/pods", Some(1)).await, Err(LiveReason::Limit));
-        assert!(check("/api/v1/namespaces/m/pods", Some(1)).await.unwrap().contains("\"items\":[]"));
+        assert!(
+            check("/api/v1/namespaces/m/pods", Some(1))
+                .await
+                .unwrap()
+                .contains("\"items\":[]")
+        );
     }
 }

@@ -101,7 +101,9 @@ impl LiveReason {
     pub fn forward(self) -> &'static str {
         match self {
             Self::Method => "method",
-            Self::Never | Self::Path | Self::Refused(_) | Self::Subresource | Self::Upgrade => "bypass",
+            Self::Never | Self::Path | Self::Refused(_) | Self::Subresource | Self::Upgrade => {
+                "bypass"
+            }
             Self::CacheControl
             | Self::Continue
             | Self::Limit
@@ -142,7 +144,12 @@ pub fn cacheable<'r>(
     match info.verb {
         Verb::Get | Verb::List => {}
         Verb::Watch => return Err(LiveReason::Watch),
-        Verb::Create | Verb::Delete | Verb::DeleteCollection | Verb::Other | Verb::Patch | Verb::Update => {
+        Verb::Create
+        | Verb::Delete
+        | Verb::DeleteCollection
+        | Verb::Other
+        | Verb::Patch
+        | Verb::Update => {
             return Err(LiveReason::Method);
         }
     }
@@ -164,7 +171,9 @@ pub fn cacheable<'r>(
 ///
 /// # Errors
 /// Why there is no informer.
-pub fn informer(lookup: Lookup) -> Result<std::sync::Arc<fleetcache_cache::informer::Informer>, LiveReason> {
+pub fn informer(
+    lookup: Lookup,
+) -> Result<std::sync::Arc<fleetcache_cache::informer::Informer>, LiveReason> {
     match lookup {
         Lookup::Informer(informer) => Ok(informer),
         Lookup::Never => Err(LiveReason::Never),
@@ -202,7 +211,9 @@ fn options(info: &RequestInfo<'_>) -> Result<CachedRead, LiveReason> {
             }
             "resourceVersionMatch" if !value.is_empty() => return Err(LiveReason::ResourceVersion),
             "timeout" if !is_plain_duration(&value) => return Err(LiveReason::Options),
-            "pretty" if !matches!(&*value, "0" | "false") => return Err(LiveReason::Representation),
+            "pretty" if !matches!(&*value, "0" | "false") => {
+                return Err(LiveReason::Representation);
+            }
             // Of a named object the server takes none of these; of a list, each needs its own judgement.
             "sendInitialEvents" | "allowWatchBookmarks" => return Err(LiveReason::Options),
             "timeoutSeconds" if value.parse::<i64>().is_err() => return Err(LiveReason::Options),
@@ -213,22 +224,31 @@ fn options(info: &RequestInfo<'_>) -> Result<CachedRead, LiveReason> {
     }
     let freshness = freshness.unwrap_or(Freshness::Latest);
     // The watch cache of the server ignores the limit of a list at resourceVersion 0.
-    let limit = limit.filter(|limit| *limit > 0 && freshness == Freshness::Latest).map(i64::unsigned_abs);
+    let limit = limit
+        .filter(|limit| *limit > 0 && freshness == Freshness::Latest)
+        .map(i64::unsigned_abs);
     Ok(CachedRead { freshness, limit })
 }
 
 /// A Go duration of one number and one unit; any other is for the server to judge.
 fn is_plain_duration(text: &str) -> bool {
     let digits = text.trim_end_matches(['s', 'm', 'h']);
-    text.len() == digits.len() + 1 && !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) && digits.len() < 8
+    text.len() == digits.len() + 1
+        && !digits.is_empty()
+        && digits.bytes().all(|b| b.is_ascii_digit())
+        && digits.len() < 8
 }
 
 /// Whether the answer is plain compact JSON. Where the request leaves a doubt, it is not.
 fn wants_plain_json(info: &RequestInfo<'_>, headers: &HeaderMap) -> bool {
     let compact = query_pairs(info.query).any(|(key, _)| key == "pretty");
-    let agent = headers.get(USER_AGENT).map_or(&b""[..], |agent| agent.as_bytes());
+    let agent = headers
+        .get(USER_AGENT)
+        .map_or(&b""[..], |agent| agent.as_bytes());
     // kube-apiserver indents for these agents unless told otherwise; options() refused all other values of `pretty`.
-    let indents = ["curl", "Wget", "Mozilla/5.0"].iter().any(|prefix| agent.starts_with(prefix.as_bytes()));
+    let indents = ["curl", "Wget", "Mozilla/5.0"]
+        .iter()
+        .any(|prefix| agent.starts_with(prefix.as_bytes()));
     if indents && !compact {
         return false;
     }
@@ -257,7 +277,10 @@ mod tests {
         let target = format!("/clusters/a{target}");
         let mut map = HeaderMap::new();
         for (name, value) in headers {
-            map.append(HeaderName::try_from(*name).unwrap(), HeaderValue::try_from(*value).unwrap());
+            map.append(
+                HeaderName::try_from(*name).unwrap(),
+                HeaderValue::try_from(*value).unwrap(),
+            );
         }
         let info = RequestInfo::parse(&Method::GET, &target).unwrap();
         cacheable(&info, &map).map(|(_, read)| read)
@@ -265,16 +288,30 @@ mod tests {
 
     #[test]
     fn plain_reads_may_come_from_memory() {
-        let latest = |limit| Ok(CachedRead { freshness: Freshness::Latest, limit });
-        let any = Ok(CachedRead { freshness: Freshness::Any, limit: None });
+        let latest = |limit| {
+            Ok(CachedRead {
+                freshness: Freshness::Latest,
+                limit,
+            })
+        };
+        let any = Ok(CachedRead {
+            freshness: Freshness::Any,
+            limit: None,
+        });
         for (target, expected) in [
             ("/api/v1/pods", latest(None)),
             ("/api/v1/pods?", latest(None)),
             ("/api/v1/pods?limit=500", latest(Some(500))),
             ("/api/v1/pods?limit=0", latest(None)),
             ("/api/v1/pods?limit=-1", latest(None)),
-            ("/api/v1/pods?limit=1&limit=3&foo=bar&x[]=1", latest(Some(1))),
-            ("/api/v1/pods?resourceVersion=&continue=&labelSelector=", latest(None)),
+            (
+                "/api/v1/pods?limit=1&limit=3&foo=bar&x[]=1",
+                latest(Some(1)),
+            ),
+            (
+                "/api/v1/pods?resourceVersion=&continue=&labelSelector=",
+                latest(None),
+            ),
             ("/api/v1/pods?resourceVersion=0", any),
             ("/api/v1/pods?resourceVersion=0&limit=1", any),
             ("/api/v1/pods?timeout=30s&timeoutSeconds=5", latest(None)),
@@ -324,20 +361,48 @@ mod tests {
             ("accept", "*/*", true),
             ("accept", "application/json;charset=utf-8", true),
             ("accept", "application/json;pretty=1", false),
-            ("accept", "application/json;as=Table;v=v1;g=meta.k8s.io,application/json", false),
-            ("accept", "application/vnd.kubernetes.protobuf,application/json", false),
-            ("accept", "application/json;q=0.1, application/yaml;q=0.9", false),
+            (
+                "accept",
+                "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
+                false,
+            ),
+            (
+                "accept",
+                "application/vnd.kubernetes.protobuf,application/json",
+                false,
+            ),
+            (
+                "accept",
+                "application/json;q=0.1, application/yaml;q=0.9",
+                false,
+            ),
             ("accept", "application/*", false),
             ("accept", "text/html", false),
             ("user-agent", "kubectl/v1.36.3", true),
             ("user-agent", "curl/8.0", false),
             ("user-agent", "Mozilla/5.0 (X11)", false),
         ] {
-            assert_eq!(check("/api/v1/pods", &[(name, value)]).is_ok(), expected, "{name}: {value}");
+            assert_eq!(
+                check("/api/v1/pods", &[(name, value)]).is_ok(),
+                expected,
+                "{name}: {value}"
+            );
         }
         assert!(check("/api/v1/pods?pretty=false", &[("user-agent", "curl/8.0")]).is_ok());
-        assert!(check("/api/v1/pods", &[("accept", "application/json"), ("accept", "text/html")]).is_err());
-        assert_eq!(check("/api/v1/pods", &[("upgrade", "websocket")]), Err(LiveReason::Upgrade));
-        assert_eq!(check("/api/v1/pods", &[("cache-control", "no-cache")]), Err(LiveReason::CacheControl));
+        assert!(
+            check(
+                "/api/v1/pods",
+                &[("accept", "application/json"), ("accept", "text/html")]
+            )
+            .is_err()
+        );
+        assert_eq!(
+            check("/api/v1/pods", &[("upgrade", "websocket")]),
+            Err(LiveReason::Upgrade)
+        );
+        assert_eq!(
+            check("/api/v1/pods", &[("cache-control", "no-cache")]),
+            Err(LiveReason::CacheControl)
+        );
     }
 }

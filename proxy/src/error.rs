@@ -69,6 +69,31 @@ pub enum Error {
     Internal,
 }
 
+impl Error {
+    /// Whether the request may have changed something all the same.
+    pub fn outcome_unknown(&self) -> bool {
+        match self {
+            Self::ConnectionEnded {
+                outcome_unknown, ..
+            }
+            | Self::Upstream {
+                outcome_unknown, ..
+            }
+            | Self::UpstreamTimeout {
+                outcome_unknown, ..
+            } => *outcome_unknown,
+            Self::ClusterNotFound { .. }
+            | Self::ClusterNotConnected { .. }
+            | Self::TooManyRequests { .. }
+            | Self::Unauthenticated
+            | Self::ImpersonationRefused
+            | Self::NotFound
+            | Self::MethodNotAllowed
+            | Self::Internal => false,
+        }
+    }
+}
+
 /// What went wrong, in one word: the `reason` of metrics and of `details.causes[]`.
 pub fn cause(error: &Error) -> &'static str {
     match error {

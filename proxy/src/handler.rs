@@ -18,7 +18,7 @@ use tokio_util::task::TaskTracker;
 use crate::body::Body;
 use crate::cached;
 use crate::decision::{self, CachedRead, Freshness, LiveReason};
-use crate::error::Error;
+use crate::error::{Error, cause};
 use crate::live::{self, LiveRequest};
 use crate::metrics::{Metrics, Source};
 use crate::observe::Observation;
@@ -77,7 +77,13 @@ impl Handler {
         let limits = |cluster: &Arc<ClusterAccessor>| {
             let settings = (parts.settings)(cluster.name());
             let in_flight = Arc::new(Semaphore::new(settings.max_in_flight));
-            (cluster.name().to_owned(), ClusterLimits { settings, in_flight })
+            (
+                cluster.name().to_owned(),
+                ClusterLimits {
+                    settings,
+                    in_flight,
+                },
+            )
         };
         let clusters = parts.clusters.all().iter().map(limits).collect();
         Self { parts, clusters }
@@ -87,7 +93,11 @@ impl Handler {
     pub async fn handle(&self, request: Request<Incoming>) -> Response<Body> {
         let started = Instant::now();
         let method = request.method().clone();
-        let target = request.uri().path_and_query().map_or("/", |target| target.as_str()).to_owned();
+        let target = request
+            .uri()
+            .path_and_query()
+            .map_or("/", |target| target.as_str())
+            .to_owned();
         let audit_id = status::audit_id(request.headers());
         let info = RequestInfo::parse(&method, &target);
         let outcome = match &info {
@@ -99,8 +109,14 @@ impl Handler {
         };
         let outcome = outcome.unwrap_or_else(|error| {
             tracing::debug!(error = %error, "request failed");
-            self.parts.metrics.error(&error);
-            Outcome { response: status::response(&error, &audit_id), source: Source::Local, live: None }
+            self.parts.metrics.fast_fail(cause(&error));
+            let mut response = status::response(&error);
+            set_header(&mut response, "audit-id", audit_id);
+            Outcome {
+                response,
+                source: Source::Local,
+                live: None,
+            }
         });
         self.record(info.as_ref(), &target, &outcome, started.elapsed());
         outcome.response
@@ -115,39 +131,70 @@ impl Handler {
         // 1 where to: silently, so that nobody learns names without a credential
         let cluster = self.parts.clusters.get(info.cluster);
         // 2 who is asking → 401
-        let _user = self.parts.authenticator.authenticate(request.headers()).map_err(|_| Error::Unauthenticated)?;
-        if request.headers().keys().any(|name| name.as_str().starts_with("impersonate-")) {
+        let _user = self
+            .parts
+            .authenticator
+            .authenticate(request.headers())
+            .map_err(|_| Error::Unauthenticated)?;
+        if request
+            .headers()
+            .keys()
+            .any(|name| name.as_str().starts_with("impersonate-"))
+        {
             return Err(Error::ImpersonationRefused);
         }
-        let cluster = cluster.ok_or_else(|| Error::ClusterNotFound { cluster: info.cluster.to_owned() })?;
+        let cluster = cluster.ok_or_else(|| Error::ClusterNotFound {
+            cluster: info.cluster.to_owned(),
+        })?;
         // 3 reachable? waits for nothing but a connect in flight, and not long → 503
         let connection = cluster
             .connected()
             .await
-            .map_err(|why| Error::ClusterNotConnected { cluster: info.cluster.to_owned(), why })?;
+            .map_err(|why| Error::ClusterNotConnected {
+                cluster: info.cluster.to_owned(),
+                why,
+            })?;
         // 4 from memory?
         let read = decision::cacheable(info, request.headers());
         let reason = match read {
-            Ok((resource, read)) => match from_memory(&cluster, &connection, resource, read).await {
-                Ok(mut response) => {
-                    set_header(&mut response, "audit-id", audit_id.clone());
-                    set_header(&mut response, "cache-status", HeaderValue::from_static("fleetcache; hit"));
-                    return Ok(Outcome { response, source: Source::Cached, live: None });
+            Ok((resource, read)) => {
+                match from_memory(&cluster, &connection, resource, read).await {
+                    Ok(mut response) => {
+                        set_header(&mut response, "audit-id", audit_id.clone());
+                        set_header(
+                            &mut response,
+                            "cache-status",
+                            HeaderValue::from_static("fleetcache; hit"),
+                        );
+                        return Ok(Outcome {
+                            response,
+                            source: Source::Cached,
+                            live: None,
+                        });
+                    }
+                    Err(reason) => reason,
                 }
-                Err(reason) => reason,
-            },
+            }
             Err(reason) => reason,
         };
         // 5 live: the cluster itself authorizes and answers
         let mut response = self.forward(&cluster, &connection, info, request).await?;
-        let detail = format!("fleetcache; fwd={}; detail={}", reason.forward(), reason.as_str());
+        let detail = format!(
+            "fleetcache; fwd={}; detail={}",
+            reason.forward(),
+            reason.as_str()
+        );
         if let Ok(detail) = HeaderValue::try_from(detail) {
             set_header(&mut response, "cache-status", detail);
         }
         if response.status().is_success() {
             start_informer(&cluster, info, reason);
         }
-        Ok(Outcome { response, source: Source::Live, live: Some(reason) })
+        Ok(Outcome {
+            response,
+            source: Source::Live,
+            live: Some(reason),
+        })
     }
 
     async fn forward(
@@ -163,7 +210,9 @@ impl Handler {
             None
         } else {
             let permit = Arc::clone(&limits.in_flight).try_acquire_owned();
-            Some(permit.map_err(|_| Error::TooManyRequests { cluster: info.cluster.to_owned() })?)
+            Some(permit.map_err(|_| Error::TooManyRequests {
+                cluster: info.cluster.to_owned(),
+            })?)
         };
         let observation = Observation::of(info, cluster.informers(), connection.epoch);
         let live = LiveRequest {
@@ -171,7 +220,10 @@ impl Handler {
             path_and_query: &info.path_and_query,
             long_running,
             watch: info.verb == Verb::Watch,
-            read_only: matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS),
+            read_only: matches!(
+                *request.method(),
+                Method::GET | Method::HEAD | Method::OPTIONS
+            ),
             request_timeout: limits.settings.request_timeout,
             watch_disconnect_grace: limits.settings.watch_disconnect_grace,
         };
@@ -187,11 +239,21 @@ impl Handler {
         }
     }
 
-    fn record(&self, info: Option<&RequestInfo<'_>>, target: &str, outcome: &Outcome, elapsed: Duration) {
+    fn record(
+        &self,
+        info: Option<&RequestInfo<'_>>,
+        target: &str,
+        outcome: &Outcome,
+        elapsed: Duration,
+    ) {
         let verb = info.map_or("get", |info| info.verb.as_str());
-        let resource = info.and_then(|info| info.resource.as_ref()).map_or("", |resource| &resource.gvr.resource);
+        let resource = info
+            .and_then(|info| info.resource.as_ref())
+            .map_or("", |resource| &resource.gvr.resource);
         let code = outcome.response.status();
-        self.parts.metrics.request(verb, resource, outcome.source, code.as_u16(), elapsed);
+        self.parts
+            .metrics
+            .request(verb, resource, outcome.source, code.as_u16(), elapsed);
         if let Some(reason) = outcome.live {
             self.parts.metrics.live(reason.as_str());
         }
@@ -218,23 +280,37 @@ async fn from_memory(
     read: CachedRead,
 ) -> Result<Response<Body>, LiveReason> {
     let informer = decision::informer(cluster.informers().lookup(&resource.gvr))?;
-    let scope = Scope { namespace: resource.namespace.is_some(), name: resource.name.is_some() };
+    let scope = Scope {
+        namespace: resource.namespace.is_some(),
+        name: resource.name.is_some(),
+    };
     let snapshot = match read.freshness {
         Freshness::Any => informer.read_any(connection.generation, scope)?,
-        Freshness::Latest => informer.read_latest((connection.generation, connection.epoch), scope).await?,
+        Freshness::Latest => {
+            informer
+                .read_latest((connection.generation, connection.epoch), scope)
+                .await?
+        }
     };
     cached::answer(resource, read, &snapshot, informer.age())
 }
 
 /// A request that an informer of its kind could have answered was allowed: it may start one.
 fn start_informer(cluster: &ClusterAccessor, info: &RequestInfo<'_>, reason: LiveReason) {
-    let Some(resource) = info.resource.as_ref().filter(|resource| resource.subresource.is_none()) else {
+    let Some(resource) = info
+        .resource
+        .as_ref()
+        .filter(|resource| resource.subresource.is_none())
+    else {
         return;
     };
     match info.verb {
-        Verb::Watch => cluster.informers().note_list(&resource.gvr),
-        Verb::List if reason == LiveReason::NotStarted => cluster.informers().note_list(&resource.gvr),
-        Verb::Get if reason == LiveReason::NotStarted => cluster.informers().note_get(&resource.gvr),
+        Verb::List if reason == LiveReason::NotStarted => {
+            cluster.informers().note_list(&resource.gvr)
+        }
+        Verb::Get if reason == LiveReason::NotStarted => {
+            cluster.informers().note_get(&resource.gvr)
+        }
         _ => {}
     }
 }

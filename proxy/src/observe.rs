@@ -96,7 +96,14 @@ impl Observation {
         }
         let (parts, body) = response.into_parts();
         let content_type = readable_content_type(&parts.headers);
-        let body = ObservedBody { body, content_type, read: BytesMut::new(), held: None, ended: false, observation: Some(self) };
+        let body = ObservedBody {
+            body,
+            content_type,
+            read: BytesMut::new(),
+            held: None,
+            ended: false,
+            observation: Some(self),
+        };
         Response::from_parts(parts, body.boxed_unsync())
     }
 
@@ -104,7 +111,9 @@ impl Observation {
     fn refused(&mut self, status: StatusCode) {
         match (self.effect, status.as_u16()) {
             // What is written for is not what the cluster holds: whoever is told so has seen something newer.
-            (Effect::Write | Effect::Delete | Effect::Unknown, 404 | 409 | 500..) => self.unconfirmed(),
+            (Effect::Write | Effect::Delete | Effect::Unknown, 404 | 409 | 500..) => {
+                self.unconfirmed()
+            }
             (Effect::Read, 404) if self.is_held() => self.unconfirmed(),
             _ => self.settled = true,
         }
@@ -114,7 +123,8 @@ impl Observation {
         let Some(name) = &self.name else {
             return false;
         };
-        self.informers.holds(&self.storage, &key(&self.namespace, name))
+        self.informers
+            .holds(&self.storage, &key(&self.namespace, name))
     }
 
     fn unconfirmed(&mut self) {
@@ -130,7 +140,13 @@ impl Observation {
         };
         let writes = self.effect != Effect::Read;
         match answer::read(content_type, bytes) {
-            Some(Answer::Object { namespace, name, uid, resource_version, deletion }) => {
+            Some(Answer::Object {
+                namespace,
+                name,
+                uid,
+                resource_version,
+                deletion,
+            }) => {
                 if let Some(version) = resource_version {
                     floor.raise(self.epoch, version);
                 }
@@ -140,12 +156,14 @@ impl Observation {
                     Effect::Read | Effect::Unknown => false,
                 };
                 if gone && !uid.is_empty() {
-                    floor.gone(self.epoch, &key(&namespace, &name), &uid);
+                    self.informers
+                        .gone(&self.storage, self.epoch, &key(&namespace, &name), &uid);
                 }
             }
             Some(Answer::Success { uid }) if self.effect == Effect::Delete && !uid.is_empty() => {
                 let name = self.name.as_deref().unwrap_or_default();
-                floor.gone(self.epoch, &key(&self.namespace, name), &uid);
+                self.informers
+                    .gone(&self.storage, self.epoch, &key(&self.namespace, name), &uid);
             }
             Some(Answer::Success { .. }) | None if writes => self.unconfirmed(),
             Some(Answer::Success { .. }) | None => {}
@@ -174,7 +192,8 @@ fn effect(info: &RequestInfo<'_>, resource: &ResourcePath<'_>) -> Option<Effect>
     if !counts {
         return None;
     }
-    let of_another_kind = matches!(subresource, Some("eviction" | "binding")) || &*resource.gvr.resource == "bindings";
+    let of_another_kind = matches!(subresource, Some("eviction" | "binding"))
+        || &*resource.gvr.resource == "bindings";
     Some(match info.verb {
         _ if of_another_kind => Effect::Unknown,
         Verb::DeleteCollection => Effect::Unknown,
@@ -185,9 +204,14 @@ fn effect(info: &RequestInfo<'_>, resource: &ResourcePath<'_>) -> Option<Effect>
 
 /// The content type, "" where the bytes cannot be read as they are.
 fn readable_content_type(headers: &HeaderMap) -> String {
-    let encoded = headers.get(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity");
+    let encoded = headers
+        .get(CONTENT_ENCODING)
+        .is_some_and(|encoding| encoding != "identity");
     let content_type = headers.get(CONTENT_TYPE).filter(|_| !encoded);
-    content_type.and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned()
+    content_type
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default()
+        .to_owned()
 }
 
 /// A body that keeps its last piece back until what it tells has been told.
@@ -214,7 +238,10 @@ impl hyper::body::Body for ObservedBody {
     type Data = Bytes;
     type Error = BoxError;
 
-    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         while !self.ended {
             match Pin::new(&mut self.body).poll_frame(context) {
                 Poll::Pending => return Poll::Pending,

@@ -145,12 +145,25 @@ mod tests {
     fn body(kind: &str, raw: &[u8]) -> Vec<u8> {
         let type_meta = [field(1, b"v1"), field(2, kind.as_bytes())].concat();
         // The server writes both strings of the content empty.
-        [MAGIC, &field(1, &type_meta), &field(2, raw), &[0x1a, 0, 0x22, 0]].concat()
+        [
+            MAGIC,
+            &field(1, &type_meta),
+            &field(2, raw),
+            &[0x1a, 0, 0x22, 0],
+        ]
+        .concat()
     }
 
     #[test]
     fn metadata_is_read() {
-        let meta = [field(1, b"a"), field(3, b"ns"), field(5, b"uid"), field(6, b"42"), vec![7 << 3, 3]].concat();
+        let meta = [
+            field(1, b"a"),
+            field(3, b"ns"),
+            field(5, b"uid"),
+            field(6, b"42"),
+            vec![7 << 3, 3],
+        ]
+        .concat();
         let expected = Answer::Object {
             namespace: "ns".to_owned(),
             name: "a".to_owned(),
@@ -171,9 +184,18 @@ mod tests {
             }
         };
         let (at, grace, finalizer) = (field(9, &[8, 1]), vec![10 << 3, 30], field(14, b"f"));
-        assert_eq!(deletion_of("Pod", vec![at.clone()], vec![]), Deletion::Finished);
-        assert_eq!(deletion_of("Pod", vec![at.clone(), grace], vec![]), Deletion::Pending);
-        assert_eq!(deletion_of("Pod", vec![at.clone(), finalizer], vec![]), Deletion::Pending);
+        assert_eq!(
+            deletion_of("Pod", vec![at.clone()], vec![]),
+            Deletion::Finished
+        );
+        assert_eq!(
+            deletion_of("Pod", vec![at.clone(), grace], vec![]),
+            Deletion::Pending
+        );
+        assert_eq!(
+            deletion_of("Pod", vec![at.clone(), finalizer], vec![]),
+            Deletion::Pending
+        );
         let spec = field(2, &field(1, b"kubernetes"));
         assert_eq!(deletion_of("Namespace", vec![at], spec), Deletion::Pending);
     }
@@ -182,7 +204,12 @@ mod tests {
     fn a_status_is_read() {
         let details = [field(1, b"a"), field(6, b"uid")].concat();
         let raw = [field(2, b"Success"), field(5, &details)].concat();
-        assert_eq!(read_answer(&body("Status", &raw)), Some(Answer::Success { uid: "uid".to_owned() }));
+        assert_eq!(
+            read_answer(&body("Status", &raw)),
+            Some(Answer::Success {
+                uid: "uid".to_owned()
+            })
+        );
         assert_eq!(read_answer(&body("Status", &field(2, b"Failure"))), None);
     }
 
@@ -191,10 +218,16 @@ mod tests {
         let whole = body("Pod", &field(1, &field(1, b"a")));
         for end in 0..whole.len() {
             // A cut at a field's boundary is a message without the rest; it must not be taken for an object.
-            assert!(!matches!(read_answer(&whole[..end]), Some(Answer::Object { .. })) || end > 12, "{end}");
+            assert!(
+                !matches!(read_answer(&whole[..end]), Some(Answer::Object { .. })) || end > 12,
+                "{end}"
+            );
         }
         assert_eq!(read_answer(b"{}"), None);
         assert_eq!(read_answer(&[MAGIC, &[0xff; 12]].concat()), None);
-        assert_eq!(read_answer(&body("PodList", &field(1, &field(2, b"5")))), None);
+        assert_eq!(
+            read_answer(&body("PodList", &field(1, &field(2, b"5")))),
+            None
+        );
     }
 }

@@ -65,7 +65,9 @@ impl Verb {
     /// Whether it may change something.
     pub fn is_write(self) -> bool {
         match self {
-            Self::Create | Self::Delete | Self::DeleteCollection | Self::Patch | Self::Update => true,
+            Self::Create | Self::Delete | Self::DeleteCollection | Self::Patch | Self::Update => {
+                true
+            }
             Self::Get | Self::List | Self::Other | Self::Watch => false,
         }
     }
@@ -93,10 +95,16 @@ impl<'a> RequestInfo<'a> {
         let rest = target.strip_prefix("/clusters/")?;
         let end = rest.find(['/', '?']).unwrap_or(rest.len());
         let (cluster, rest) = rest.split_at(end);
-        let path_and_query = if rest.starts_with('/') { Cow::Borrowed(rest) } else { Cow::Owned(format!("/{rest}")) };
+        let path_and_query = if rest.starts_with('/') {
+            Cow::Borrowed(rest)
+        } else {
+            Cow::Owned(format!("/{rest}"))
+        };
         let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
         let resource = ResourcePath::parse_strict(path);
-        let named = resource.as_ref().is_some_and(|resource| resource.name.is_some());
+        let named = resource
+            .as_ref()
+            .is_some_and(|resource| resource.name.is_some());
         let verb = match *method {
             Method::GET if resource.is_none() || named => Verb::Get,
             Method::GET if is_watch(query) => Verb::Watch,
@@ -104,13 +112,23 @@ impl<'a> RequestInfo<'a> {
             Method::POST => Verb::Create,
             Method::PUT => Verb::Update,
             Method::PATCH => Verb::Patch,
-            Method::DELETE if named || ResourcePath::parse_lenient(path).is_some_and(|path| path.name.is_some()) => {
+            Method::DELETE
+                if named
+                    || ResourcePath::parse_lenient(path)
+                        .is_some_and(|path| path.name.is_some()) =>
+            {
                 Verb::Delete
             }
             Method::DELETE => Verb::DeleteCollection,
             _ => Verb::Other,
         };
-        Some(Self { cluster, path_and_query, query, verb, resource })
+        Some(Self {
+            cluster,
+            path_and_query,
+            query,
+            verb,
+            resource,
+        })
     }
 
     /// The path without the query.
@@ -129,7 +147,8 @@ impl<'a> RequestInfo<'a> {
             Some("apis") => segments.nth(2),
             _ => None,
         };
-        let subresource = ResourcePath::parse_lenient(self.path()).and_then(|path| path.subresource);
+        let subresource =
+            ResourcePath::parse_lenient(self.path()).and_then(|path| path.subresource);
         matches!(legacy, Some("watch" | "proxy"))
             || subresource.is_some_and(|subresource| LONG_RUNNING.contains(&&*subresource))
             || is_watch(self.query)
@@ -145,14 +164,22 @@ impl<'a> ResourcePath<'a> {
             !segment.is_empty()
                 && segment != "."
                 && segment != ".."
-                && segment.bytes().all(|b| b.is_ascii_alphanumeric() || b"._:-".contains(&b))
+                && segment
+                    .bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || b"._:-".contains(&b))
         };
-        path.split('/').all(plain).then(|| Self::from_segments(path.split('/').map(Cow::Borrowed)))?
+        path.split('/')
+            .all(plain)
+            .then(|| Self::from_segments(path.split('/').map(Cow::Borrowed)))?
     }
 
     /// Reads a path as the server would, escapes and doubled slashes included: for what a write may have changed.
     pub fn parse_lenient(path: &'a str) -> Option<Self> {
-        Self::from_segments(path.split('/').filter(|segment| !segment.is_empty()).map(percent_decode))
+        Self::from_segments(
+            path.split('/')
+                .filter(|segment| !segment.is_empty())
+                .map(percent_decode),
+        )
     }
 
     fn from_segments(mut segments: impl Iterator<Item = Cow<'a, str>>) -> Option<Self> {
@@ -171,13 +198,22 @@ impl<'a> ResourcePath<'a> {
         }
         // `/namespaces/x/status` and `/namespaces/x/finalize` are subresources of the namespace itself.
         let of_namespace = matches!(next.as_deref(), None | Some("status" | "finalize"));
-        if resource == "namespaces" && !(group.is_empty() && of_namespace) && name.is_some() && next.is_some() {
+        if resource == "namespaces"
+            && !(group.is_empty() && of_namespace)
+            && name.is_some()
+            && next.is_some()
+        {
             namespace = name;
             resource = next?;
             name = segments.next();
             next = segments.next();
         }
-        Some(Self { gvr: Gvr::new(&group, &version, &resource), namespace, name, subresource: next })
+        Some(Self {
+            gvr: Gvr::new(&group, &version, &resource),
+            namespace,
+            name,
+            subresource: next,
+        })
     }
 }
 
@@ -190,10 +226,13 @@ fn is_watch(query: &str) -> bool {
 
 /// The pairs of a query, decoded.
 pub fn query_pairs(query: &str) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
-    query.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
-        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        (form_decode(key), form_decode(value))
-    })
+    query
+        .split('&')
+        .filter(|pair| !pair.is_empty())
+        .map(|pair| {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (form_decode(key), form_decode(value))
+        })
 }
 
 fn form_decode(text: &str) -> Cow<'_, str> {
@@ -229,7 +268,13 @@ mod tests {
     fn resource(path: &str) -> Option<String> {
         ResourcePath::parse_strict(path).map(|path| {
             let part = |part: &Option<Cow<'_, str>>| part.as_deref().unwrap_or("-").to_owned();
-            format!("{} {} {} {}", path.gvr, part(&path.namespace), part(&path.name), part(&path.subresource))
+            format!(
+                "{} {} {} {}",
+                path.gvr,
+                part(&path.namespace),
+                part(&path.name),
+                part(&path.subresource)
+            )
         })
     }
 
@@ -241,14 +286,23 @@ mod tests {
             ("/api/v1/namespaces", "namespaces.v1 - - -"),
             ("/api/v1/namespaces/a", "namespaces.v1 - a -"),
             ("/api/v1/namespaces/a/status", "namespaces.v1 - a status"),
-            ("/api/v1/namespaces/a/finalize", "namespaces.v1 - a finalize"),
+            (
+                "/api/v1/namespaces/a/finalize",
+                "namespaces.v1 - a finalize",
+            ),
             ("/api/v1/namespaces/a/pods", "pods.v1 a - -"),
             ("/api/v1/namespaces/a/pods/b", "pods.v1 a b -"),
             ("/api/v1/namespaces/a/pods/b/log", "pods.v1 a b log"),
             ("/api/v1/namespaces/a/pods/b/proxy/x/y", "pods.v1 a b proxy"),
             ("/apis/apps/v1/deployments", "deployments.v1.apps - - -"),
-            ("/apis/rbac.authorization.k8s.io/v1/clusterroles/system:node", "clusterroles.v1.rbac.authorization.k8s.io - system:node -"),
-            ("/apis/ex.io/v1/namespaces/a/widgets/b/scale", "widgets.v1.ex.io a b scale"),
+            (
+                "/apis/rbac.authorization.k8s.io/v1/clusterroles/system:node",
+                "clusterroles.v1.rbac.authorization.k8s.io - system:node -",
+            ),
+            (
+                "/apis/ex.io/v1/namespaces/a/widgets/b/scale",
+                "widgets.v1.ex.io a b scale",
+            ),
         ] {
             assert_eq!(resource(path).as_deref(), Some(expected), "{path}");
         }
@@ -257,9 +311,25 @@ mod tests {
     #[test]
     fn what_is_not_exactly_a_resource_path_is_none() {
         for path in [
-            "", "/", "/api", "/api/v1", "/apis", "/apis/apps", "/apis/apps/v1", "/version", "/api/v1//pods",
-            "/api/v1/pods//", "/api/v1/namespaces/a/../b/pods", "/api/v1/./pods", "/api/v1/po%64s", "/api/v1/pods/a b",
-            "/api/v1/watch/pods", "/api/v1/proxy/nodes/a", "/apis/apps/v1/watch/deployments", "api/v1/pods", "/API/v1/pods",
+            "",
+            "/",
+            "/api",
+            "/api/v1",
+            "/apis",
+            "/apis/apps",
+            "/apis/apps/v1",
+            "/version",
+            "/api/v1//pods",
+            "/api/v1/pods//",
+            "/api/v1/namespaces/a/../b/pods",
+            "/api/v1/./pods",
+            "/api/v1/po%64s",
+            "/api/v1/pods/a b",
+            "/api/v1/watch/pods",
+            "/api/v1/proxy/nodes/a",
+            "/apis/apps/v1/watch/deployments",
+            "api/v1/pods",
+            "/API/v1/pods",
         ] {
             assert_eq!(resource(path), None, "{path}");
         }
@@ -268,7 +338,10 @@ mod tests {
     #[test]
     fn a_write_is_traced_to_its_object_however_it_is_spelled() {
         let path = ResourcePath::parse_lenient("/api/v1//namespaces/d/configmaps/cm%31/").unwrap();
-        assert_eq!((path.gvr.to_string().as_str(), path.name.as_deref()), ("configmaps.v1", Some("cm1")));
+        assert_eq!(
+            (path.gvr.to_string().as_str(), path.name.as_deref()),
+            ("configmaps.v1", Some("cm1"))
+        );
     }
 
     #[test]
@@ -286,7 +359,12 @@ mod tests {
             ("//clusters/a/api", None),
         ] {
             let info = RequestInfo::parse(&Method::GET, target);
-            assert_eq!(info.as_ref().map(|info| (info.cluster, &*info.path_and_query)), expected, "{target}");
+            assert_eq!(
+                info.as_ref()
+                    .map(|info| (info.cluster, &*info.path_and_query)),
+                expected,
+                "{target}"
+            );
         }
     }
 
@@ -299,18 +377,46 @@ mod tests {
             ("GET", "/clusters/a/api/v1/pods?watch=0&watch=1", Verb::List),
             ("GET", "/clusters/a/api/v1/pods?watch", Verb::Watch),
             ("GET", "/clusters/a/api/v1/pods?watch=foo", Verb::Watch),
-            ("GET", "/clusters/a/api/v1/namespaces/x/pods/p?watch=1", Verb::Get),
+            (
+                "GET",
+                "/clusters/a/api/v1/namespaces/x/pods/p?watch=1",
+                Verb::Get,
+            ),
             ("GET", "/clusters/a/version", Verb::Get),
             ("HEAD", "/clusters/a/api/v1/pods", Verb::Other),
             ("POST", "/clusters/a/api/v1/namespaces/x/pods", Verb::Create),
-            ("PUT", "/clusters/a/api/v1/namespaces/x/pods/p", Verb::Update),
-            ("PATCH", "/clusters/a/api/v1/namespaces/x/pods/p/status", Verb::Patch),
-            ("DELETE", "/clusters/a/api/v1/namespaces/x/pods/p", Verb::Delete),
-            ("DELETE", "/clusters/a/api/v1/namespaces/x/pods/p%20", Verb::Delete),
-            ("DELETE", "/clusters/a/api/v1/namespaces/x/pods", Verb::DeleteCollection),
+            (
+                "PUT",
+                "/clusters/a/api/v1/namespaces/x/pods/p",
+                Verb::Update,
+            ),
+            (
+                "PATCH",
+                "/clusters/a/api/v1/namespaces/x/pods/p/status",
+                Verb::Patch,
+            ),
+            (
+                "DELETE",
+                "/clusters/a/api/v1/namespaces/x/pods/p",
+                Verb::Delete,
+            ),
+            (
+                "DELETE",
+                "/clusters/a/api/v1/namespaces/x/pods/p%20",
+                Verb::Delete,
+            ),
+            (
+                "DELETE",
+                "/clusters/a/api/v1/namespaces/x/pods",
+                Verb::DeleteCollection,
+            ),
         ] {
             let method = Method::from_bytes(method.as_bytes()).unwrap();
-            assert_eq!(RequestInfo::parse(&method, target).unwrap().verb, expected, "{method} {target}");
+            assert_eq!(
+                RequestInfo::parse(&method, target).unwrap().verb,
+                expected,
+                "{method} {target}"
+            );
         }
     }
 
@@ -319,15 +425,27 @@ mod tests {
         for (target, expected) in [
             ("/clusters/a/api/v1/pods?watch=1", true),
             ("/clusters/a/api/v1/watch/pods", true),
-            ("/clusters/a/api/v1/namespaces/x/pods/p/log?follow=true", true),
+            (
+                "/clusters/a/api/v1/namespaces/x/pods/p/log?follow=true",
+                true,
+            ),
             ("/clusters/a/api/v1/namespaces/x/pods/p/exec", true),
-            ("/clusters/a/api/v1/namespaces/x/services/s/proxy/a//b", true),
+            (
+                "/clusters/a/api/v1/namespaces/x/services/s/proxy/a//b",
+                true,
+            ),
             ("/clusters/a/api/v1/nodes/n/proxy", true),
             ("/clusters/a/api/v1/pods", false),
             ("/clusters/a/api/v1/namespaces/x/pods/p", false),
             ("/clusters/a/version", false),
         ] {
-            assert_eq!(RequestInfo::parse(&Method::GET, target).unwrap().is_long_running(), expected, "{target}");
+            assert_eq!(
+                RequestInfo::parse(&Method::GET, target)
+                    .unwrap()
+                    .is_long_running(),
+                expected,
+                "{target}"
+            );
         }
     }
 }
