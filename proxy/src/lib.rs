@@ -4,6 +4,7 @@ pub mod answer;
 pub mod body;
 pub mod cached;
 pub mod decision;
+pub mod draining;
 pub mod error;
 pub mod forwarded_headers;
 pub mod handler;
