@@ -1,23 +1,22 @@
 //! All metric names, and what counts under them.
 
+mod collectors;
 mod process;
 
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fleetcache_cache::cluster_accessor::ConnectionState;
 use fleetcache_cache::cluster_cache::ClusterCache;
 use fleetcache_cache::eviction::InformerTotals;
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{
-    DescriptorEncoder, EncodeLabelSet, EncodeLabelValue, EncodeMetric as _, LabelValueEncoder,
-};
-use prometheus_client::metrics::counter::{ConstCounter, Counter};
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
+use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
+
+use collectors::{ClusterCollector, TotalsCollector};
 
 /// From half a millisecond, which a cached GET stays far below, to the default request timeout.
 const DURATION_BUCKETS: [f64; 16] = [
@@ -234,139 +233,6 @@ impl Scrape {
     }
 }
 
-/// The state of each cluster, read at the scrape: a cluster that is gone has no series.
-#[derive(Debug)]
-struct ClusterCollector(Arc<ClusterCache>);
-
-impl Collector for ClusterCollector {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let clusters: Vec<_> = self
-            .0
-            .all()
-            .into_iter()
-            .map(|it| (it.status(), it))
-            .collect();
-        let up = clusters.iter().map(|(status, it)| {
-            let up = match status.state {
-                ConnectionState::Connected | ConnectionState::Degraded => 1,
-                ConnectionState::Pending
-                | ConnectionState::Connecting
-                | ConnectionState::Disconnected => 0,
-            };
-            (vec![("cluster", it.name())], up)
-        });
-        encode_family(
-            &mut encoder,
-            Kind::Gauge,
-            "cluster_connection_up",
-            "Whether the cluster is connected",
-            up,
-        )?;
-        let healthy = clusters.iter().map(|(status, it)| {
-            (
-                vec![("cluster", it.name())],
-                u64::from(status.last_probe_ok),
-            )
-        });
-        encode_family(
-            &mut encoder,
-            Kind::Gauge,
-            "cluster_healthcheck",
-            "Whether the last probe succeeded",
-            healthy,
-        )?;
-        let probes = clusters.iter().flat_map(|(status, it)| {
-            let labels = |status| vec![("cluster", it.name()), ("status", status)];
-            [
-                (labels("success"), status.probes_ok),
-                (labels("error"), status.probes_failed),
-            ]
-        });
-        encode_family(
-            &mut encoder,
-            Kind::Counter,
-            "cluster_healthchecks",
-            "Probes, by outcome",
-            probes,
-        )
-    }
-}
-
-struct TotalsCollector(InformerTotalsFn);
-
-impl fmt::Debug for TotalsCollector {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TotalsCollector").finish_non_exhaustive()
-    }
-}
-
-impl Collector for TotalsCollector {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let totals = (self.0)();
-        let mut one = |kind, name, help, value| {
-            encode_family(&mut encoder, kind, name, help, [(Vec::new(), value)])
-        };
-        one(
-            Kind::Gauge,
-            "informers",
-            "Informers that run",
-            totals.informers as u64,
-        )?;
-        one(
-            Kind::Gauge,
-            "objects",
-            "Objects kept in memory",
-            totals.objects as u64,
-        )?;
-        one(
-            Kind::Gauge,
-            "store_bytes",
-            "Bytes of the objects kept in memory",
-            totals.bytes as u64,
-        )?;
-        one(
-            Kind::Counter,
-            "panics",
-            "Panics; each is a bug",
-            telemetry::panics(),
-        )?;
-        let tasks = tokio::runtime::Handle::try_current()
-            .map_or(0, |runtime| runtime.metrics().num_alive_tasks());
-        one(Kind::Gauge, "tasks", "Tasks of the runtime", tasks as u64)
-    }
-}
-
-#[derive(Clone, Copy)]
-enum Kind {
-    Counter,
-    Gauge,
-}
-
-/// Writes one family whose values are known only now.
-fn encode_family<'a>(
-    encoder: &mut DescriptorEncoder<'_>,
-    kind: Kind,
-    name: &str,
-    help: &str,
-    series: impl IntoIterator<Item = (Vec<(&'a str, &'a str)>, u64)>,
-) -> fmt::Result {
-    let metric_type = match kind {
-        Kind::Counter => prometheus_client::metrics::MetricType::Counter,
-        Kind::Gauge => prometheus_client::metrics::MetricType::Gauge,
-    };
-    // The registry ends the help of registered metrics with a full stop; a collector's is written as it is.
-    let help = format!("{help}.");
-    let mut family = encoder.encode_descriptor(name, &help, None, metric_type)?;
-    for (labels, value) in series {
-        let encoder = family.encode_family(&labels)?;
-        match kind {
-            Kind::Counter => ConstCounter::new(value).encode(encoder)?,
-            Kind::Gauge => ConstGauge::new(value).encode(encoder)?,
-        }
-    }
-    Ok(())
-}
-
 /// The verb itself where it is one of Kubernetes', since a method is what a client writes.
 fn known_verb(verb: &str) -> &'static str {
     const VERBS: [&str; 12] = [
@@ -423,9 +289,9 @@ mod tests {
             "# TYPE fleetcache_request_total counter",
             r#"fleetcache_request_total{verb="list",resource="pods",source="cached",code="200"} 2"#,
             r#"fleetcache_request_total{verb="other",resource="other",source="live",code="405"} 1"#,
-            r#"fleetcache_request_duration_seconds_bucket{le="0.0025",verb="list",source="cached"} 2"#,
-            r#"fleetcache_request_duration_seconds_bucket{le="60.0",verb="other",source="live"} 0"#,
-            r#"fleetcache_request_duration_seconds_bucket{le="+Inf",verb="other",source="live"} 1"#,
+            r#"fleetcache_request_duration_seconds_bucket{verb="list",source="cached",le="0.0025"} 2"#,
+            r#"fleetcache_request_duration_seconds_bucket{verb="other",source="live",le="60"} 0"#,
+            r#"fleetcache_request_duration_seconds_bucket{verb="other",source="live",le="+Inf"} 1"#,
             r#"fleetcache_live_total{reason="request"} 1"#,
             r#"fleetcache_fast_fail_total{reason="ClusterNotConnected"} 1"#,
             r#"fleetcache_upstream_requests_total{verb="create"} 1"#,

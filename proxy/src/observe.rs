@@ -11,7 +11,7 @@ use fleetcache_cache::store::key;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, Response, StatusCode};
 use http_body_util::BodyExt;
-use hyper::body::{Body as _, Frame, SizeHint};
+use hyper::body::{Frame, SizeHint};
 
 use crate::answer::{self, Answer, Deletion};
 use crate::body::{Body, BoxError};
