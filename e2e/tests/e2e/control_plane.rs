@@ -1,0 +1,148 @@
+//! The harness itself: what the other tests take for granted.
+
+use fleetcache_e2e::client::Client;
+use fleetcache_e2e::control_plane::{
+    ControlPlane, Options, Server, User, control_plane, random_name,
+};
+use fleetcache_e2e::poll::{PATIENCE, wait_for};
+use fleetcache_e2e::process::Signal;
+use serde_json::json;
+
+#[tokio::test]
+async fn a_configmap_can_be_created_and_listed() {
+    let cluster = control_plane().await;
+    let client = cluster.client().unwrap();
+    let namespace = cluster.namespace("harness").await.unwrap();
+    let path = format!("/api/v1/namespaces/{namespace}/configmaps");
+    let configmap = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "v"}});
+    client
+        .create(&path, &configmap)
+        .await
+        .unwrap()
+        .ok()
+        .unwrap();
+    let list = client
+        .get(&path)
+        .await
+        .unwrap()
+        .ok()
+        .unwrap()
+        .json()
+        .unwrap();
+    assert_eq!(list["items"].as_array().unwrap().len(), 1);
+    assert_eq!(list["items"][0]["data"], json!({"k": "v"}));
+}
+
+#[tokio::test]
+async fn every_user_is_who_the_server_thinks() {
+    let cluster = control_plane().await;
+    let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
+    for (user, name, group) in [
+        (User::Admin, "admin", "system:masters"),
+        (User::Alice, "alice", "developers"),
+        (User::Bob, "bob", "system:authenticated"),
+        (User::Carol, "carol", "developers"),
+    ] {
+        let client = Client::new(&cluster.context(user).unwrap()).unwrap();
+        let answer = client
+            .create("/apis/authentication.k8s.io/v1/selfsubjectreviews", &review)
+            .await
+            .unwrap()
+            .json()
+            .unwrap();
+        let info = &answer["status"]["userInfo"];
+        assert_eq!(info["username"], name);
+        assert!(
+            info["groups"].as_array().unwrap().contains(&group.into()),
+            "{info}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn servers_can_be_killed_stopped_and_replaced() {
+    let mut cluster = ControlPlane::start(Options::named("own")).await.unwrap();
+    let namespace = random_name("kept");
+    let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+    let path = format!("/api/v1/namespaces/{namespace}");
+    let client = || cluster.client().unwrap();
+    client()
+        .create("/api/v1/namespaces", &object)
+        .await
+        .unwrap()
+        .ok()
+        .unwrap();
+
+    cluster.kill(Server::Apiserver);
+    assert!(
+        cluster.client().unwrap().get("/readyz").await.is_err(),
+        "nobody listens"
+    );
+    cluster.start_server(Server::Apiserver).await.unwrap();
+    assert_eq!(
+        cluster.client().unwrap().get(&path).await.unwrap().status,
+        200
+    );
+
+    let client = cluster.client().unwrap();
+    client.get(&path).await.unwrap();
+    cluster.signal(Server::Apiserver, Signal::Stop);
+    let asked = tokio::spawn(async move { client.get(&path).await.unwrap().status });
+    // Nothing can prove that a stopped process never answers; that it answers once it goes on is what tests rely on.
+    cluster.signal(Server::Apiserver, Signal::Continue);
+    assert_eq!(asked.await.unwrap(), 200);
+
+    cluster.restart(Server::Etcd).await.unwrap();
+    let path = format!("/api/v1/namespaces/{namespace}");
+    assert_eq!(
+        cluster.client().unwrap().get(&path).await.unwrap().status,
+        200
+    );
+
+    cluster.replace_etcd().await.unwrap();
+    assert_eq!(
+        cluster.client().unwrap().get(&path).await.unwrap().status,
+        404
+    );
+}
+
+#[tokio::test]
+async fn a_deployment_rolls_out_and_its_pod_is_ready() {
+    let cluster = control_plane().await;
+    let kubectl = cluster.kubectl().await.unwrap();
+    let namespace = cluster.namespace("harness").await.unwrap();
+    let run = async |args: &[&str]| {
+        kubectl
+            .run(&[&["--namespace", &namespace], args].concat())
+            .await
+            .unwrap()
+    };
+    run(&["create", "deployment", "web", "--image=web", "--replicas=2"])
+        .await
+        .ok()
+        .unwrap();
+    let status = run(&["rollout", "status", "deployment/web", "--timeout=60s"])
+        .await
+        .ok()
+        .unwrap();
+    assert!(status.contains("successfully rolled out"), "{status}");
+    let pods = run(&["get", "pods", "--no-headers"]).await.ok().unwrap();
+    assert_eq!(
+        pods.lines()
+            .filter(|line| line.contains("1/1") && line.contains("Running"))
+            .count(),
+        2,
+        "{pods}"
+    );
+
+    run(&["delete", "deployment", "web", "--wait"])
+        .await
+        .ok()
+        .unwrap();
+    wait_for("the pods to go", PATIENCE, async || {
+        let pods = run(&["get", "pods", "--no-headers"]).await.ok().unwrap();
+        if pods.is_empty() { Ok(()) } else { Err(pods) }
+    })
+    .await
+    .unwrap();
+}
