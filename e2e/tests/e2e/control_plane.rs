@@ -4,9 +4,12 @@ use fleetcache_e2e::client::Client;
 use fleetcache_e2e::control_plane::{
     ControlPlane, Options, Server, User, control_plane, random_name,
 };
+use fleetcache_e2e::kubectl::Kubectl;
 use fleetcache_e2e::poll::{PATIENCE, wait_for};
 use fleetcache_e2e::process::Signal;
 use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 #[tokio::test]
 async fn a_configmap_can_be_created_and_listed() {
@@ -145,4 +148,127 @@ async fn a_deployment_rolls_out_and_its_pod_is_ready() {
     })
     .await
     .unwrap();
+}
+
+/// A pod on the fake kubelet, ready.
+async fn running_pod(kubectl: &Kubectl, namespace: &str) {
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": namespace, "annotations": {"kubelet.fleetcache.dev/log-lines": "3"}},
+        "spec": {"containers": [{"name": "c", "image": "i", "env": [{"name": "COLOUR", "value": "blue"}]}]},
+    });
+    kubectl
+        .run_with_input(&["create", "-f", "-"], &pod.to_string())
+        .await
+        .unwrap()
+        .ok()
+        .unwrap();
+    let wait = [
+        "wait",
+        "--for=condition=Ready",
+        "pod/p",
+        "--timeout=60s",
+        "--namespace",
+        namespace,
+    ];
+    kubectl.run(&wait).await.unwrap().ok().unwrap();
+}
+
+#[tokio::test]
+async fn a_pod_has_logs_exec_attach_and_ports() {
+    let cluster = control_plane().await;
+    let namespace = cluster.namespace("harness").await.unwrap();
+    let kubectl = cluster.kubectl().await.unwrap();
+    running_pod(&kubectl, &namespace).await;
+    let run = async |args: &[&str], input: &str| {
+        kubectl
+            .run_with_input(&[&["--namespace", &namespace], args].concat(), input)
+            .await
+            .unwrap()
+    };
+
+    let logs = run(&["logs", "p", "--tail=2"], "").await.ok().unwrap();
+    assert_eq!(logs, "p/c line 9\np/c line 10\n");
+    let followed = run(&["logs", "p", "--follow"], "").await.ok().unwrap();
+    assert_eq!(followed.lines().count(), 13, "{followed}");
+
+    assert_eq!(
+        run(&["exec", "p", "--", "echo", "hello"], "")
+            .await
+            .ok()
+            .unwrap(),
+        "hello\n"
+    );
+    assert_eq!(
+        run(&["exec", "-i", "p", "--", "cat"], "to and fro")
+            .await
+            .ok()
+            .unwrap(),
+        "to and fro"
+    );
+    let failed = run(
+        &["exec", "p", "--", "sh", "-c", "env; echo oops >&2; exit 3"],
+        "",
+    )
+    .await;
+    assert_eq!(
+        (failed.code, failed.stdout.as_str()),
+        (Some(3), "HOSTNAME=p\nCOLOUR=blue\n"),
+        "{}",
+        failed.stderr
+    );
+    assert!(failed.stderr.starts_with("oops\n"), "{}", failed.stderr);
+    let spdy = cluster
+        .kubectl()
+        .await
+        .unwrap()
+        .with_env("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", "false");
+    let echoed = spdy
+        .run(&[
+            "exec",
+            "p",
+            "--namespace",
+            &namespace,
+            "--",
+            "echo",
+            "by SPDY",
+        ])
+        .await
+        .unwrap();
+    assert_eq!(echoed.ok().unwrap(), "by SPDY\n");
+    let attached = run(&["attach", "-i", "p"], "hello").await;
+    assert!(
+        attached.stdout.contains("attached to p/c\nhello"),
+        "{attached:?}"
+    );
+
+    for spdy in [false, true] {
+        let kubectl = cluster
+            .kubectl()
+            .await
+            .unwrap()
+            .with_env("KUBECTL_PORT_FORWARD_WEBSOCKETS", (!spdy).to_string());
+        assert_eq!(
+            echo_through_port_forward(&kubectl, &namespace, "ping").await,
+            "ping"
+        );
+    }
+}
+
+/// Sends `text` to a port of the pod `p` and returns what comes back.
+async fn echo_through_port_forward(kubectl: &Kubectl, namespace: &str, text: &str) -> String {
+    let mut forward = kubectl
+        .start(&["port-forward", "pod/p", ":8080", "--namespace", namespace])
+        .unwrap();
+    let line = forward.next_line().await.unwrap().unwrap();
+    // Forwarding from 127.0.0.1:40123 -> 8080
+    let address = line
+        .split_whitespace()
+        .find(|word| word.starts_with("127.0.0.1:"))
+        .unwrap();
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(text.as_bytes()).await.unwrap();
+    let mut echoed = vec![0; text.len()];
+    stream.read_exact(&mut echoed).await.unwrap();
+    forward.kill().await.unwrap();
+    String::from_utf8(echoed).unwrap()
 }
