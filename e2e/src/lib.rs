@@ -6,6 +6,7 @@
 
 pub mod binaries;
 pub mod client;
+pub mod client_go;
 pub mod control_plane;
 pub mod kubeconfig;
 pub mod kubectl;

@@ -1,6 +1,7 @@
 //! The harness itself: what the other tests take for granted.
 
 use fleetcache_e2e::client::Client;
+use fleetcache_e2e::client_go;
 use fleetcache_e2e::control_plane::{
     ControlPlane, Options, Server, User, control_plane, random_name,
 };
@@ -271,4 +272,34 @@ async fn echo_through_port_forward(kubectl: &Kubectl, namespace: &str, text: &st
     stream.read_exact(&mut echoed).await.unwrap();
     forward.kill().await.unwrap();
     String::from_utf8(echoed).unwrap()
+}
+
+#[tokio::test]
+async fn client_go_sees_the_same_as_json_and_as_protobuf() {
+    let cluster = control_plane().await;
+    let namespace = cluster.namespace("harness").await.unwrap();
+    let run = async |client, scenario| {
+        client_go::run(
+            &cluster.kubeconfig(),
+            cluster.name(),
+            &namespace,
+            client,
+            scenario,
+        )
+        .await
+        .unwrap()
+    };
+    let typed = run("typed", "crud").await;
+    assert_eq!(
+        typed.last().unwrap(),
+        r#"{"result":"b or c","step":"event DELETED"}"#
+    );
+    assert_eq!(typed, run("dynamic", "crud").await);
+    let typed = run("typed", "informer").await;
+    assert_eq!(
+        typed.last().unwrap(),
+        r#"{"result":5,"step":"in the store"}"#
+    );
+    assert_eq!(typed, run("dynamic", "informer").await);
+    assert_eq!(typed, run("metadata", "informer").await);
 }
