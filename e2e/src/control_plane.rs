@@ -363,7 +363,6 @@ pub async fn control_plane() -> Shared {
 }
 
 /// One test's hold on the shared control plane; a test that panics prints the ends of the servers' logs.
-#[derive(Clone, Copy)]
 pub struct Shared(&'static ControlPlane);
 
 impl Deref for Shared {
@@ -371,6 +370,17 @@ impl Deref for Shared {
 
     fn deref(&self) -> &ControlPlane {
         self.0
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let told = [Server::Apiserver, Server::Kubelet]
+                .into_iter()
+                .filter_map(|server| self.0.process(server));
+            told.for_each(|process| eprintln!("{}", process.log_tail()));
+        }
     }
 }
 

@@ -33,7 +33,7 @@ for d in "$@"; do rm -rf -- "$d" || { sleep 1; rm -rf -- "$d"; }; done
 "#;
 
 /// How many lines of a server's log a failed test shows.
-const TAIL_LINES: usize = 40;
+const TAIL_LINES: usize = 20;
 
 /// A signal a test sends to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,3 +5,5 @@
 )]
 
 mod control_plane;
+mod pair;
+mod reads;
