@@ -1,10 +1,30 @@
 //! One cluster's state machine and its owner task.
 
+mod attempt;
+mod health;
+mod limit;
+mod owner;
+#[cfg(test)]
+mod tests;
+mod view;
+
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::{Notify, Semaphore, watch};
+use tokio_util::sync::CancellationToken;
+
+pub(crate) use self::limit::ConnectLimit;
+use self::owner::Owner;
+use self::view::View;
+use crate::cluster_config::ClusterConfig;
 use crate::connection::Connection;
+use crate::eviction::Fleet;
 use crate::informers::Informers;
+
+/// Requests that may wait for one cluster's connect at once. They hold nothing but themselves; the bound keeps a burst of
+/// them from waking all at once.
+const MAX_WAITERS: usize = 64;
 
 /// Where a cluster's connection stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,36 +95,101 @@ pub struct ClusterStatus {
 }
 
 /// One cluster: its connection if there is one, and its informers.
+///
+/// The owner task connects, probes and disconnects; all others only read what it publishes.
 #[derive(Debug)]
-pub struct ClusterAccessor {}
+pub struct ClusterAccessor {
+    name: String,
+    context: String,
+    connection: watch::Receiver<Option<Arc<Connection>>>,
+    view: watch::Receiver<View>,
+    /// Wakes the owner of a cluster that connects on demand.
+    demand: Arc<Notify>,
+    waiters: Semaphore,
+    informers: Arc<Informers>,
+    removed: CancellationToken,
+}
 
 impl ClusterAccessor {
+    /// Starts the owner task; it ends when the cluster is removed or `shutdown` fires.
+    pub(crate) fn start(
+        config: ClusterConfig,
+        limit: &ConnectLimit,
+        fleet: &Arc<Fleet>,
+        shutdown: &CancellationToken,
+    ) -> Arc<Self> {
+        let (connection_tx, connection) = watch::channel(None);
+        let (view_tx, view) = watch::channel(View::pending(&config));
+        let demand = Arc::new(Notify::new());
+        let removed = shutdown.child_token();
+        let accessor = Arc::new(Self {
+            name: config.name.clone(),
+            context: config.context.clone(),
+            informers: Informers::new(&config.name, fleet, connection.clone(), &removed),
+            connection,
+            view,
+            demand: Arc::clone(&demand),
+            waiters: Semaphore::new(MAX_WAITERS),
+            removed: removed.clone(),
+        });
+        let owner = Owner::new(config, connection_tx, view_tx, demand, limit.clone());
+        fleet.tasks().spawn(owner.run(removed));
+        accessor
+    }
+
     /// The name in `/clusters/<name>`.
     pub fn name(&self) -> &str {
-        unimplemented!("skeleton")
+        &self.name
     }
 
     /// The name of the kubeconfig context it came from.
     pub fn context(&self) -> &str {
-        unimplemented!("skeleton")
+        &self.context
     }
 
     /// The connection. Never dials: where a connect is in flight it may wait for its outcome, 40 ms at most (the whole
-    /// first connect timeout where the cluster connects on demand).
+    /// first connect timeout where the cluster connects on demand, and 10 s more for a credential plugin).
     ///
     /// # Errors
     /// Why the cluster is not connected.
     pub async fn connected(&self) -> Result<Arc<Connection>, NotConnected> {
-        unimplemented!("skeleton")
+        if let Some(connection) = self.current() {
+            return Ok(connection);
+        }
+        let mut view = self.view.clone();
+        let (grace, outcomes) = {
+            let view = view.borrow();
+            (view.grace, view.outcomes)
+        };
+        // After the look at `outcomes`: the outcome of what this wakes is a later one.
+        self.demand.notify_one();
+        if grace > Duration::ZERO
+            && let Ok(_waiting) = self.waiters.try_acquire()
+        {
+            let outcome = view.wait_for(|view| view.outcomes != outcomes);
+            // Out of time or removed: what stands now is the answer.
+            let _ = tokio::time::timeout(grace, outcome).await;
+        }
+        self.current()
+            .ok_or_else(|| self.view.borrow().not_connected())
     }
 
     /// Its informers.
     pub fn informers(&self) -> &Arc<Informers> {
-        unimplemented!("skeleton")
+        &self.informers
     }
 
     /// Its health.
     pub fn status(&self) -> ClusterStatus {
-        unimplemented!("skeleton")
+        self.view.borrow().status()
+    }
+
+    /// Disconnects it for good.
+    pub(crate) fn remove(&self) {
+        self.removed.cancel();
+    }
+
+    fn current(&self) -> Option<Arc<Connection>> {
+        self.connection.borrow().clone()
     }
 }

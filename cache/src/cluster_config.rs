@@ -1,5 +1,6 @@
 //! What is configured for one cluster: where it is, as whom, and its timings.
 
+use std::fmt;
 use std::time::Duration;
 
 use crate::credential::CredentialConfig;
@@ -22,7 +23,7 @@ pub struct ClusterConfig {
 }
 
 /// Where a cluster's kube-apiserver is.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct EndpointConfig {
     /// `https://host:port/base/path`, as the kubeconfig's `server`.
     pub server: http::Uri,
@@ -34,6 +35,25 @@ pub struct EndpointConfig {
     pub tls_server_name: Option<String>,
     /// An HTTP CONNECT or SOCKS5 proxy to dial through (`proxy-url`).
     pub proxy_url: Option<http::Uri>,
+}
+
+impl EndpointConfig {
+    /// Whether it is reached over TLS. Over plain http no credential is sent, as in client-go.
+    pub fn is_tls(&self) -> bool {
+        self.server.scheme() != Some(&http::uri::Scheme::HTTP)
+    }
+}
+
+impl fmt::Debug for EndpointConfig {
+    /// Without the password that `proxy-url` may hold.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EndpointConfig")
+            .field("server", &self.server)
+            .field("insecure_skip_tls_verify", &self.insecure_skip_tls_verify)
+            .field("tls_server_name", &self.tls_server_name)
+            .field("proxy", &self.proxy_url.as_ref().and_then(http::Uri::host))
+            .finish_non_exhaustive()
+    }
 }
 
 /// When a cluster is connected.

@@ -99,7 +99,6 @@ impl App {
             loaded.clusters,
             config.connections.max_concurrent,
             &fleet,
-            &cluster_tasks,
             &stop_clusters,
         );
         let metrics = Arc::new(Metrics::default());
