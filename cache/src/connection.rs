@@ -1,8 +1,11 @@
 //! The live handles of a reachable cluster.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response};
 use hyper::body::Incoming;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::upstream::{RequestBody, UpstreamError};
@@ -110,4 +113,18 @@ pub fn empty_body() -> RequestBody {
     http_body_util::Empty::<Bytes>::new()
         .map_err(|never| match never {})
         .boxed_unsync()
+}
+
+/// The current connection, or the next; `None` once the cluster is removed.
+pub(crate) async fn next_connection(
+    connections: &mut watch::Receiver<Option<Arc<Connection>>>,
+) -> Option<Arc<Connection>> {
+    loop {
+        let current = connections.borrow_and_update().clone();
+        // A closed connection may still be published for a moment.
+        if let Some(connection) = current.filter(|connection| !connection.closed().is_cancelled()) {
+            return Some(connection);
+        }
+        connections.changed().await.ok()?;
+    }
 }

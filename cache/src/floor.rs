@@ -44,6 +44,19 @@ struct FloorState {
 struct Gone {
     key: String,
     since: Instant,
+    /// A version taken live after the answer: a snapshot complete through it knows better.
+    checked_at: Option<ResourceVersion>,
+}
+
+impl Gone {
+    /// Whether a snapshot shows the object though it is known to be gone.
+    fn is_shown_by(&self, uid: &str, snapshot: &Snapshot) -> bool {
+        self.checked_at
+            .is_none_or(|checked_at| snapshot.resource_version < checked_at)
+            && snapshot
+                .get(&self.key)
+                .is_some_and(|element| &*element.uid == uid)
+    }
 }
 
 /// Why a snapshot is below the floor.
@@ -70,7 +83,7 @@ impl Needed {
             && !self
                 .gone
                 .iter()
-                .any(|(uid, gone)| holds(snapshot, &gone.key, uid))
+                .any(|(uid, gone)| gone.is_shown_by(uid, snapshot))
     }
 }
 
@@ -91,7 +104,12 @@ impl Floor {
             let now = Instant::now();
             gone.retain(|_, gone| now.duration_since(gone.since) < GONE_REMEMBERED);
             let key = key.to_owned();
-            gone.insert(uid.to_owned(), Gone { key, since: now });
+            let entry = Gone {
+                key,
+                since: now,
+                checked_at: None,
+            };
+            gone.insert(uid.to_owned(), entry);
         }
     }
 
@@ -114,10 +132,26 @@ impl Floor {
         state.deleted.push_back((now, uid.to_owned()));
     }
 
+    /// Whether an object known to be gone still waits for its DELETED event.
+    pub fn is_gone(&self, epoch: u64, uid: &str) -> bool {
+        self.in_epoch(epoch)
+            .is_some_and(|state| state.gone.contains_key(uid))
+    }
+
+    /// A version taken live after an object was known to be gone: what holds the object at that version is right, and
+    /// the deletion was none (a dry run asked for in the request's body).
+    pub fn gone_checked(&self, epoch: u64, uid: &str, at: ResourceVersion) {
+        if let Some(mut state) = self.in_epoch(epoch)
+            && let Some(gone) = Arc::make_mut(&mut state.gone).get_mut(uid)
+        {
+            gone.checked_at = Some(at);
+        }
+    }
+
     /// A whole list replaced what was held: what it does not hold is gone from readers' sight.
     pub fn replaced(&self, epoch: u64, snapshot: &Snapshot) {
         if let Some(mut state) = self.in_epoch(epoch) {
-            Arc::make_mut(&mut state.gone).retain(|uid, gone| holds(snapshot, &gone.key, uid));
+            Arc::make_mut(&mut state.gone).retain(|uid, gone| gone.is_shown_by(uid, snapshot));
             state.resource_version = state.resource_version.max(snapshot.resource_version);
         }
     }
@@ -163,12 +197,6 @@ impl Floor {
         }
         (epoch == state.epoch).then_some(state)
     }
-}
-
-fn holds(snapshot: &Snapshot, key: &str, uid: &str) -> bool {
-    snapshot
-        .get(key)
-        .is_some_and(|element| &*element.uid == uid)
 }
 
 #[cfg(test)]
@@ -234,6 +262,15 @@ mod tests {
         let before = snapshot(Some("u1"), 9);
         floor.deleted(1, "u1");
         assert!(!needed.admits(&before));
+    }
+
+    #[test]
+    fn a_deletion_that_was_none_hides_nothing_for_long() {
+        let floor = Floor::default();
+        floor.gone(1, "ns/a", "u1");
+        floor.gone_checked(1, "u1", rv(9));
+        assert!(!admits(&floor, &snapshot(Some("u1"), 8)));
+        assert!(admits(&floor, &snapshot(Some("u1"), 9)));
     }
 
     #[test]

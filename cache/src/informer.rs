@@ -177,6 +177,15 @@ impl Informer {
             .map_or((0, 0), |snapshot| (snapshot.len(), snapshot.bytes()))
     }
 
+    /// Whether an object of that key is held, readable or not.
+    pub(crate) fn holds(&self, key: &str) -> bool {
+        let published = self.published.borrow();
+        published
+            .snapshot
+            .as_ref()
+            .is_some_and(|snapshot| snapshot.get(key).is_some())
+    }
+
     /// Whether it is synced for the current connection.
     pub fn is_synced(&self) -> bool {
         self.published.borrow().generation != 0

@@ -11,12 +11,13 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::backoff::Backoff;
-use crate::connection::Connection;
+use crate::connection::{Connection, next_connection};
 use crate::eviction::Fleet;
 use crate::floor::Floor;
 use crate::gvr::{Gvr, Storage};
 use crate::informer::Informer;
-use crate::reflector::{Reflector, latest_resource_version};
+use crate::reflector::{Reflector, latest_resource_version, preferred_version};
+use crate::resource_version::ResourceVersion;
 
 /// GETs of a kind within [`GET_WINDOW`] that start its informer.
 const GETS_TO_START: usize = 3;
@@ -26,6 +27,9 @@ const GET_WINDOW: Duration = Duration::from_secs(60);
 
 /// Time for which a kind that cannot be cached is not tried again.
 const REFUSED_FOR: Duration = Duration::from_secs(60);
+
+/// Time after which the floor is checked against the cluster where a DELETED event has not come.
+const GONE_CHECKED_AFTER: Duration = Duration::from_secs(10);
 
 /// Whether a kind is kept in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +84,14 @@ impl InformersConfig {
             .get(&key)
             .copied()
             .unwrap_or(CachePolicy::OnDemand)
+    }
+
+    fn always(&self) -> impl Iterator<Item = &(String, String)> {
+        let always = self
+            .resources
+            .iter()
+            .filter(|(_, policy)| **policy == CachePolicy::Always);
+        always.map(|(kind, _)| kind)
     }
 }
 
@@ -181,6 +193,7 @@ impl Informers {
             state: Mutex::default(),
         });
         fleet.enroll(&informers);
+        informers.warm();
         informers
     }
 
@@ -243,9 +256,8 @@ impl Informers {
             }
             state.recent_gets.remove(gvr);
             state.refused.remove(gvr);
-            let floor = state
-                .floor(&gvr.storage())
-                .unwrap_or_else(|| Arc::new(Floor::default()));
+            let sibling = state.of_storage(&gvr.storage());
+            let floor = sibling.map_or_else(Arc::default, |sibling| Arc::clone(sibling.floor()));
             let informer = Arc::new(Informer::new(
                 gvr.clone(),
                 floor,
@@ -301,69 +313,145 @@ impl Informers {
 
     /// The floor of a storage, if an informer of it starts or runs.
     pub fn floor(&self, storage: &Storage) -> Option<Arc<Floor>> {
-        self.state.lock().floor(storage)
+        self.of_storage(storage)
+            .map(|informer| Arc::clone(informer.floor()))
+    }
+
+    /// Whether an informer of a storage holds an object of that key, readable or not.
+    pub fn holds(&self, storage: &Storage, key: &str) -> bool {
+        let of_storage = |informer: &&Arc<Informer>| informer.gvr.storage() == *storage;
+        let state = self.state.lock();
+        state
+            .informers
+            .values()
+            .filter(of_storage)
+            .any(|informer| informer.holds(key))
     }
 
     /// A write whose effect is not known: reads of the storage go live until a version taken live from now on is in
     /// its floor.
     pub fn unconfirmed(self: &Arc<Self>, storage: &Storage, epoch: u64) {
-        let known = {
-            let state = self.state.lock();
-            let of_storage = state
-                .informers
-                .values()
-                .find(|known| known.gvr.storage() == *storage);
-            of_storage.cloned()
-        };
-        let Some(informer) = known.filter(|informer| informer.floor().unconfirmed(epoch)) else {
+        let Some(informer) = self.of_storage(storage) else {
             return;
         };
+        if informer.floor().unconfirmed(epoch) {
+            self.check_floor(&informer, epoch, Duration::ZERO, move |floor, now| {
+                floor.confirmed(epoch, now)
+            });
+        }
+    }
+
+    /// An object is known to be deleted, though its answer told no version. Where its DELETED event does not come, a
+    /// version taken live tells whether it will.
+    pub fn gone(self: &Arc<Self>, storage: &Storage, epoch: u64, key: &str, uid: &str) {
+        let Some(informer) = self.of_storage(storage) else {
+            return;
+        };
+        let uid = uid.to_owned();
+        informer.floor().gone(epoch, key, &uid);
+        if informer.floor().is_gone(epoch, &uid) {
+            self.check_floor(&informer, epoch, GONE_CHECKED_AFTER, move |floor, now| {
+                floor.gone_checked(epoch, &uid, now);
+            });
+        }
+    }
+
+    fn of_storage(&self, storage: &Storage) -> Option<Arc<Informer>> {
+        self.state.lock().of_storage(storage)
+    }
+
+    /// Takes the newest version of a kind live, as soon as that is possible, and tells its floor.
+    fn check_floor(
+        self: &Arc<Self>,
+        informer: &Arc<Informer>,
+        epoch: u64,
+        after: Duration,
+        tell: impl FnOnce(&Floor, ResourceVersion) + Send + 'static,
+    ) {
+        let (informers, informer) = (Arc::clone(self), Arc::clone(informer));
+        self.fleet.tasks().spawn(async move {
+            let check = async {
+                tokio::time::sleep(after).await;
+                if let Some(now) = informers.latest_version(&informer, epoch).await {
+                    tell(informer.floor(), now);
+                }
+            };
+            // A stopped informer's floor has no reader.
+            informer.stopped().run_until_cancelled(check).await;
+        });
+    }
+
+    /// The newest version of a kind, tried until it is known; `None` where the epoch is over.
+    async fn latest_version(&self, informer: &Informer, epoch: u64) -> Option<ResourceVersion> {
+        let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
+        let mut connections = self.connections.clone();
+        loop {
+            let connection = next_connection(&mut connections).await?;
+            if connection.epoch != epoch {
+                return None;
+            }
+            let shard = connection.informer_shard();
+            let asked = latest_resource_version(&connection, &shard, &informer.gvr);
+            match connection.closed().run_until_cancelled(asked).await {
+                Some(Ok(now)) => return Some(now),
+                Some(Err(error)) => {
+                    tracing::debug!(cluster = self.cluster, gvr = %informer.gvr, error = %error.chain(), "newest version not known yet");
+                    tokio::time::sleep(backoff.next_pause()).await;
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Starts the informers of the kinds that are always kept, on the first connection.
+    fn warm(self: &Arc<Self>) {
+        let always: Vec<(String, String)> = self.fleet.config().always().cloned().collect();
+        if always.is_empty() {
+            return;
+        }
         let informers = Arc::clone(self);
         self.fleet.tasks().spawn(async move {
-            let stopped = informer.stopped().clone();
-            // A stopped informer's floor has no reader.
-            stopped
-                .run_until_cancelled(informers.confirm(&informer, epoch))
+            let removed = informers.removed.clone();
+            removed
+                .run_until_cancelled(informers.start_all(&always))
                 .await;
         });
     }
 
-    async fn confirm(&self, informer: &Informer, epoch: u64) {
-        let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
+    async fn start_all(self: &Arc<Self>, kinds: &[(String, String)]) {
         let mut connections = self.connections.clone();
-        loop {
-            let connection = connections.borrow_and_update().clone();
-            match connection {
-                Some(connection) if connection.epoch != epoch => return,
-                Some(connection) => {
-                    let shard = connection.informer_shard();
-                    let asked = latest_resource_version(&connection, &shard, &informer.gvr);
-                    let Some(answer) = connection.closed().run_until_cancelled(asked).await else {
-                        continue;
-                    };
-                    match answer {
-                        Ok(now) => return informer.floor().confirmed(epoch, now),
-                        Err(error) => {
-                            tracing::debug!(cluster = self.cluster, gvr = %informer.gvr, error = %error.chain(), "write not confirmed yet");
-                        }
-                    }
-                    tokio::time::sleep(backoff.next_pause()).await;
-                }
-                None => {
-                    if connections.changed().await.is_err() {
-                        return;
+        let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
+        let mut left: Vec<_> = kinds.to_vec();
+        while !left.is_empty() {
+            let Some(connection) = next_connection(&mut connections).await else {
+                return;
+            };
+            let shard = connection.informer_shard();
+            let mut failed = Vec::new();
+            for (group, resource) in left {
+                match preferred_version(&connection, &shard, &group).await {
+                    Ok(version) => self.start(&Gvr::new(&group, &version, &resource)),
+                    Err(error) => {
+                        tracing::debug!(cluster = self.cluster, group, resource, error = %error.chain(), "kind not started yet");
+                        failed.push((group, resource));
                     }
                 }
+            }
+            left = failed;
+            if !left.is_empty() {
+                tokio::time::sleep(backoff.next_pause()).await;
             }
         }
     }
 }
 
 impl State {
-    fn floor(&self, storage: &Storage) -> Option<Arc<Floor>> {
-        let informer = self.informers.values().find(|informer| {
-            informer.gvr.resource == storage.resource && informer.gvr.storage() == *storage
-        })?;
-        Some(Arc::clone(informer.floor()))
+    fn of_storage(&self, storage: &Storage) -> Option<Arc<Informer>> {
+        let mut informers = self.informers.values();
+        // The resource alone tells most kinds apart, without building a storage for each.
+        let found = informers.find(|known| {
+            known.gvr.resource == storage.resource && known.gvr.storage() == *storage
+        });
+        found.cloned()
     }
 }

@@ -22,7 +22,7 @@ use hyper::body::Incoming;
 use tokio::sync::watch;
 
 use crate::backoff::Backoff;
-use crate::connection::{Connection, InformerShard};
+use crate::connection::{Connection, InformerShard, next_connection};
 use crate::envelope::Envelope;
 use crate::informer::Informer;
 use crate::informers::{Refusal, Settings};
@@ -36,7 +36,8 @@ mod requests;
 
 pub(crate) use error::ReflectorError;
 use protocol::WatchEvent;
-pub(crate) use requests::{fetch, latest_resource_version};
+use requests::fetch;
+pub(crate) use requests::{latest_resource_version, preferred_version};
 
 /// The pauses after a failure.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
@@ -522,19 +523,5 @@ impl Stream {
                 }
             }
         }
-    }
-}
-
-/// The current connection, or the next; `None` once the cluster is removed.
-async fn next_connection(
-    connections: &mut watch::Receiver<Option<Arc<Connection>>>,
-) -> Option<Arc<Connection>> {
-    loop {
-        let current = connections.borrow_and_update().clone();
-        // A closed connection may still be published for a moment.
-        if let Some(connection) = current.filter(|connection| !connection.closed().is_cancelled()) {
-            return Some(connection);
-        }
-        connections.changed().await.ok()?;
     }
 }

@@ -118,3 +118,26 @@ pub(crate) async fn api_resource(
         .filter(|resource| has(resource, "list") && has(resource, "watch"))
         .ok_or(ReflectorError::Refused(Refusal::NotListable))
 }
+
+/// The version that a group prefers; `v1` for the core group.
+pub(crate) async fn preferred_version(
+    connection: &Connection,
+    shard: &InformerShard,
+    group: &str,
+) -> Result<String, ReflectorError> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct ApiGroup {
+        preferred_version: Version,
+    }
+    #[derive(Deserialize)]
+    struct Version {
+        version: String,
+    }
+    if group.is_empty() {
+        return Ok("v1".to_owned());
+    }
+    let body = fetch(connection, shard, &format!("/apis/{group}")).await?;
+    let group: ApiGroup = serde_json::from_slice(&body).map_err(ReflectorError::BadBytes)?;
+    Ok(group.preferred_version.version)
+}
