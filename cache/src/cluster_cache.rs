@@ -7,6 +7,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::cluster_accessor::ClusterAccessor;
 use crate::cluster_config::ClusterConfig;
+use crate::eviction::Fleet;
 
 /// All clusters by name.
 #[derive(Debug)]
@@ -18,6 +19,7 @@ impl ClusterCache {
     pub fn start(
         _clusters: Vec<ClusterConfig>,
         _max_connecting: usize,
+        _fleet: &Arc<Fleet>,
         _tasks: &TaskTracker,
         _shutdown: &CancellationToken,
     ) -> Arc<Self> {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use fleetcache_auth::Authenticator;
 use fleetcache_cache::cluster_cache::ClusterCache;
-use fleetcache_cache::eviction::InformerTotals;
+use fleetcache_cache::eviction::Fleet;
 use rustls::crypto::aws_lc_rs;
 use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -94,9 +94,11 @@ impl App {
             CancellationToken::new(),
         );
         let (servers, cluster_tasks) = (TaskTracker::new(), TaskTracker::new());
+        let fleet = Fleet::start(config.informers(), &cluster_tasks, &stop_clusters);
         let clusters = ClusterCache::start(
             loaded.clusters,
             config.connections.max_concurrent,
+            &fleet,
             &cluster_tasks,
             &stop_clusters,
         );
@@ -104,7 +106,7 @@ impl App {
         let scrape = Scrape::new(
             &metrics,
             Arc::clone(&clusters),
-            Box::new(InformerTotals::default),
+            Box::new(move || fleet.totals()),
         );
         let handler = Arc::new(Handler::new(HandlerParts {
             clusters,

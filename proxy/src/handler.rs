@@ -18,6 +18,7 @@ use tokio_util::task::TaskTracker;
 use crate::body::Body;
 use crate::cached;
 use crate::decision::{self, CachedRead, Freshness, LiveReason};
+use crate::draining;
 use crate::error::{Error, cause};
 use crate::live::{self, LiveRequest};
 use crate::metrics::{Metrics, Source};
@@ -215,6 +216,7 @@ impl Handler {
             })?)
         };
         let observation = Observation::of(info, cluster.informers(), connection.epoch);
+        self.parts.metrics.upstream_request(info.verb.as_str());
         let live = LiveRequest {
             cluster: info.cluster,
             path_and_query: &info.path_and_query,
@@ -229,6 +231,13 @@ impl Handler {
         };
         let answer = live::forward(connection, live, request, &self.parts.tunnels).await;
         drop(permit);
+        let answer = answer.map(|response| {
+            if long_running {
+                response.map(|body| draining::until(&self.parts.draining, body))
+            } else {
+                response
+            }
+        });
         match (answer, observation) {
             (Ok(response), Some(observation)) => Ok(observation.answer(response)),
             (Err(error), Some(observation)) if !error.outcome_unknown() => {

@@ -1,4 +1,4 @@
-//! One HTTPS endpoint in front of many Kubernetes clusters.
+//! One HTTPS endpoint in front of many Kubernetes clusters. `handler` is the data path.
 
 pub mod admin;
 pub mod answer;
@@ -9,6 +9,7 @@ pub mod cached;
 pub mod clusters;
 pub mod config;
 pub mod decision;
+pub mod draining;
 pub mod error;
 pub mod forwarded_headers;
 pub mod handler;

@@ -11,7 +11,7 @@ use fleetcache_cache::store::key;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, Response, StatusCode};
 use http_body_util::BodyExt;
-use hyper::body::{Body as _, Frame, SizeHint};
+use hyper::body::{Frame, SizeHint};
 
 use crate::answer::{self, Answer, Deletion};
 use crate::body::{Body, BoxError};
@@ -285,5 +285,77 @@ impl hyper::body::Body for ObservedBody {
             hint.set_upper(upper + held);
         }
         hint
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+
+    use super::*;
+
+    #[test]
+    fn what_a_request_may_change_is_told_from_its_path() {
+        for (method, path, expected) in [
+            ("GET", "/api/v1/namespaces/x/pods/p", Some(Effect::Read)),
+            ("GET", "/api/v1/namespaces/x/pods/p/status", None),
+            ("GET", "/api/v1/pods", None),
+            ("GET", "/version", None),
+            ("POST", "/api/v1/namespaces/x/pods", Some(Effect::Write)),
+            ("POST", "/api/v1/namespaces/x/pods?dryRun=All", None),
+            ("PUT", "/api/v1/namespaces/x/pods/p", Some(Effect::Write)),
+            (
+                "PATCH",
+                "/api/v1//namespaces/x/pods/%70",
+                Some(Effect::Write),
+            ),
+            (
+                "PATCH",
+                "/api/v1/namespaces/x/pods/p/status",
+                Some(Effect::Write),
+            ),
+            (
+                "PUT",
+                "/apis/apps/v1/namespaces/x/deployments/d/scale",
+                Some(Effect::Write),
+            ),
+            ("PUT", "/api/v1/namespaces/x/finalize", Some(Effect::Write)),
+            (
+                "DELETE",
+                "/api/v1/namespaces/x/pods/p",
+                Some(Effect::Delete),
+            ),
+            ("DELETE", "/api/v1/namespaces/x/pods", Some(Effect::Unknown)),
+            (
+                "POST",
+                "/api/v1/namespaces/x/pods/p/eviction",
+                Some(Effect::Unknown),
+            ),
+            (
+                "POST",
+                "/api/v1/namespaces/x/pods/p/binding",
+                Some(Effect::Unknown),
+            ),
+            (
+                "POST",
+                "/api/v1/namespaces/x/bindings",
+                Some(Effect::Unknown),
+            ),
+            ("POST", "/api/v1/namespaces/x/pods/p/exec", None),
+            ("DELETE", "/api/v1/namespaces/x/services/s/proxy/a", None),
+            ("POST", "/api/v1/namespaces/x/serviceaccounts/s/token", None),
+            (
+                "POST",
+                "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+                None,
+            ),
+        ] {
+            let method = Method::from_bytes(method.as_bytes()).unwrap();
+            let target = format!("/clusters/a{path}");
+            let info = RequestInfo::parse(&method, &target).unwrap();
+            let resource = ResourcePath::parse_lenient(info.path());
+            let told = resource.and_then(|resource| effect(&info, &resource));
+            assert_eq!(told, expected, "{method} {path}");
+        }
     }
 }
