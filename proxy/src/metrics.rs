@@ -2,6 +2,7 @@
 
 mod collectors;
 mod process;
+mod resources;
 
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use collectors::{ClusterCollector, TotalsCollector};
+use resources::Resources;
 
 /// From half a millisecond, which a cached GET stays far below, to the default request timeout.
 const DURATION_BUCKETS: [f64; 16] = [
@@ -55,7 +57,7 @@ impl EncodeLabelValue for Source {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RequestLabels {
     verb: &'static str,
-    resource: String,
+    resource: Arc<str>,
     source: Source,
     code: u16,
 }
@@ -85,6 +87,7 @@ pub struct Metrics {
     fast_fails: Family<ReasonLabels, Counter>,
     upstream_requests: Family<VerbLabels, Counter>,
     watchers: Gauge,
+    resources: Resources,
 }
 
 impl Default for Metrics {
@@ -96,13 +99,13 @@ impl Default for Metrics {
             fast_fails: Family::default(),
             upstream_requests: Family::default(),
             watchers: Gauge::default(),
+            resources: Resources::default(),
         }
     }
 }
 
 impl Metrics {
-    /// One request was answered. `verb` is the Kubernetes verb; `resource` is a discovered name, or else `other`: a name
-    /// that only a client wrote would make a series.
+    /// One request was answered. `verb` is the Kubernetes verb, `resource` the name in the path (empty where there is none).
     pub fn request(
         &self,
         verb: &str,
@@ -112,9 +115,10 @@ impl Metrics {
         elapsed: Duration,
     ) {
         let verb = known_verb(verb);
+        let served = (200..300).contains(&code) && source != Source::Local;
         let labels = RequestLabels {
             verb,
-            resource: resource.to_owned(),
+            resource: self.resources.label(resource, served),
             source,
             code,
         };
