@@ -36,9 +36,7 @@ impl Authenticator {
         let known = |token: &[u8]| <[u8; 32]>::from(Sha256::digest(token)) == self.digest;
         let bearer = bearer_token::from_authorization(headers);
         let websocket = || bearer_token::from_websocket(headers);
-        if bearer.is_some_and(known)
-            || websocket().is_some_and(|token| known(&token))
-        {
+        if bearer.is_some_and(known) || websocket().is_some_and(|token| known(&token)) {
             return Ok(UserInfo::admin());
         }
         Err(Unauthenticated)

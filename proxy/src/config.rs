@@ -54,8 +54,9 @@ pub struct KubeconfigSource {
     pub paths: Vec<PathBuf>,
     /// The contexts to serve; all where empty.
     pub contexts: Vec<String>,
-    /// When their clusters are connected.
-    pub connect: ConnectPolicy,
+    /// When their clusters are connected; where none is given, contexts with an exec plugin on demand and all others
+    /// always.
+    pub connect: Option<ConnectPolicy>,
 }
 
 /// What holds for a cluster.
@@ -333,7 +334,7 @@ impl KubeconfigSource {
         Self {
             paths,
             contexts: Vec::new(),
-            connect: ConnectPolicy::Always,
+            connect: None,
         }
     }
 }

@@ -106,7 +106,7 @@ fn clusters(mut section: Section<'_>, base: &Path) -> Vec<KubeconfigSource> {
         sources.extend(path.map(|path| KubeconfigSource {
             paths: vec![base.join(path)],
             contexts,
-            connect: connect.unwrap_or(ConnectPolicy::Always),
+            connect,
         }));
     }
     section.end();

@@ -68,13 +68,13 @@ resources:
         config.kubeconfigs[0].paths,
         [PathBuf::from("/etc/kubeconfig")]
     );
-    assert_eq!(config.kubeconfigs[0].connect, ConnectPolicy::Always);
+    assert_eq!(config.kubeconfigs[0].connect, None);
     assert_eq!(
         config.kubeconfigs[1].paths,
         [PathBuf::from("/etc/fleetcache/edge.yaml")]
     );
     assert_eq!(config.kubeconfigs[1].contexts, ["a", "b"]);
-    assert_eq!(config.kubeconfigs[1].connect, ConnectPolicy::OnDemand);
+    assert_eq!(config.kubeconfigs[1].connect, Some(ConnectPolicy::OnDemand));
     assert_eq!(config.connections.max_concurrent, 8);
     assert_eq!(config.cache.memory_limit, MemoryLimit::Bytes(2 << 30));
     assert_eq!(config.resources[1].group, "apps");
