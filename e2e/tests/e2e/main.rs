@@ -5,5 +5,7 @@
 )]
 
 mod control_plane;
+mod kubectl;
 mod pair;
 mod reads;
+mod transcript;
