@@ -6,6 +6,7 @@
 
 mod control_plane;
 mod kubectl;
+mod never_the_past;
 mod pair;
 mod reads;
 mod transcript;
