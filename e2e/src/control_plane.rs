@@ -207,6 +207,11 @@ impl ControlPlane {
         Ok(name)
     }
 
+    /// The process id of a server that was started.
+    pub fn pid(&self, server: Server) -> Option<u32> {
+        self.process(server).map(Process::id)
+    }
+
     /// Sends a signal to a server. One that was stopped still holds its connections and its port.
     pub fn signal(&self, server: Server, signal: Signal) {
         if let Some(process) = self.process(server) {

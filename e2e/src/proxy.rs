@@ -117,6 +117,11 @@ impl Proxy {
         Ok(proxy)
     }
 
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
     /// The URL of the proxy itself.
     pub fn url(&self) -> &str {
         &self.url

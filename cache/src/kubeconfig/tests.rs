@@ -1,0 +1,1 @@
+//! What files give and what is refused, word for word.
