@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 use crate::backoff::Backoff;
 use crate::connection::{Connection, next_connection};
@@ -269,13 +270,15 @@ impl Informers {
         tracing::info!(cluster = self.cluster, gvr = %gvr, "informer started");
         let informers = Arc::clone(self);
         let reflector = Reflector::new(Arc::clone(&informer), Arc::clone(&self.settings));
-        self.fleet.tasks().spawn(async move {
+        let span = tracing::info_span!("informer", cluster = self.cluster, gvr = %gvr);
+        let run = async move {
             let refusal = reflector.run(informers.connections.clone()).await;
             informers.forget(&informer);
             if let Some(refusal) = refusal {
                 informers.refuse(&informer.gvr, refusal);
             }
-        });
+        };
+        self.fleet.tasks().spawn(run.instrument(span));
     }
 
     fn refuse(&self, gvr: &Gvr, refusal: Refusal) {

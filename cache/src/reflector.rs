@@ -4,9 +4,9 @@
 //!            ┌────────────── another epoch ───────────────┐
 //!            ▼                                            │
 //!          Learn ──► List ──complete──► Watch ──ended──► Resume
-//!                     ▲ ▲                 │                │ │
-//!                     │ └──410, bad bytes─┘                │ │
-//!                     └────────── custom resource ─────────┘ └──same cluster──► Watch
+//!            ▲        ▲                   │                │ │
+//!            │        └──410, bad bytes───┘                │ │
+//!            └───────── custom resource, ended early ──────┘ └──same cluster──► Watch
 //! ```
 //! `Learn` asks what the kind is, how its lists are written and how many objects there are. `List` fills a new store, by
 //! a streaming list where the server offers it, else by pages; the old store stays readable until the swap. `Resume`
@@ -56,7 +56,7 @@ const STREAMING_LIST_SILENCE: Duration = Duration::from_secs(10);
 const PAGE: usize = 500;
 
 enum State {
-    Learn,
+    Learn { from: Option<ResourceVersion> },
     List { from: Option<ResourceVersion> },
     Resume { early: bool },
     Watch,
@@ -85,7 +85,7 @@ impl Reflector {
         Self {
             informer,
             settings,
-            state: State::Learn,
+            state: State::Learn { from: None },
             epoch: 0,
             kind: Kind::default(),
             store: Store::default(),
@@ -118,7 +118,7 @@ impl Reflector {
             }
             self.state = match self.state {
                 State::Watch => State::Resume { early: true },
-                State::Learn | State::List { .. } | State::Resume { .. } => self.state,
+                State::Learn { .. } | State::List { .. } | State::Resume { .. } => self.state,
             };
         }
     }
@@ -129,7 +129,7 @@ impl Reflector {
             self.epoch = connection.epoch;
             self.store = Store::default();
             self.kind = Kind::default();
-            self.state = State::Learn;
+            self.state = State::Learn { from: None };
             self.informer.clear();
         }
     }
@@ -142,7 +142,7 @@ impl Reflector {
     ) -> Refusal {
         loop {
             let step = match self.state {
-                State::Learn => self.learn(connection, shard).await,
+                State::Learn { from } => self.learn(connection, shard, from).await,
                 State::List { from } => self.list(connection, shard, from).await,
                 State::Resume { early } => self.resume(connection, shard, early).await,
                 State::Watch => self.watch(connection, shard).await,
@@ -155,7 +155,7 @@ impl Reflector {
                 Err(error) => error,
             };
             if let Some(refusal) = error.refusal() {
-                tracing::info!(gvr = %self.informer.gvr, reason = refusal.as_str(), error = %error, "kind stays live");
+                tracing::info!(reason = refusal.as_str(), error = %error, "kind stays live");
                 return refusal;
             }
             self.recover(connection, &error).await;
@@ -164,7 +164,7 @@ impl Reflector {
 
     /// After an error that another try may mend: who is told, where to go on, and how long to wait.
     async fn recover(&mut self, connection: &Connection, error: &ReflectorError) {
-        tracing::debug!(gvr = %self.informer.gvr, error = %error.chain(), "reflector failed");
+        tracing::debug!(error = %error.chain(), "reflector failed");
         self.informer.suspend();
         if error.is_unauthorized() {
             connection.credential_rejected();
@@ -173,7 +173,7 @@ impl Reflector {
         }
         let held = self.store.resource_version();
         self.state = match self.state {
-            State::Learn => State::Learn,
+            State::Learn { from } => State::Learn { from },
             // The version asked for is unknown to the server: it may have gone back. Without one the list is a
             // consistent one, whose version tells.
             State::List { .. } if error.is_expired() || error.is_future() => {
@@ -193,6 +193,7 @@ impl Reflector {
         &mut self,
         connection: &Connection,
         shard: &InformerShard,
+        from: Option<ResourceVersion>,
     ) -> Result<State, ReflectorError> {
         let gvr = &self.informer.gvr;
         let resource = requests::api_resource(connection, shard, gvr).await?;
@@ -208,7 +209,7 @@ impl Reflector {
             namespaced: resource.namespaced,
             envelope: Some(Arc::new(learned.envelope)),
         };
-        Ok(State::List { from: None })
+        Ok(State::List { from })
     }
 
     /// Fills a new store and swaps it in. `from` is the version that the list may not be older than; a list without one
@@ -326,7 +327,7 @@ impl Reflector {
         }
         let snapshot = store.snapshot(self.envelope()?);
         tracing::info!(
-            gvr = %self.informer.gvr, rv = %store.resource_version(), objects = store.len(), "informer synced"
+            rv = %store.resource_version(), objects = store.len(), "informer synced"
         );
         self.store = store;
         // Readers get the new state before the floor forgets what is gone.
@@ -358,9 +359,10 @@ impl Reflector {
             connection.epoch_ended();
             return Err(ReflectorError::WentBack);
         }
-        // A changed CRD ends its watches: its objects may read otherwise now, at the resourceVersions they had.
+        // A changed CRD ends its watches: its objects may read otherwise now, at the resourceVersions they had, and the
+        // kind may be called otherwise.
         if early && self.envelope()?.is_unstructured() {
-            return Ok(State::List { from: Some(held) });
+            return Ok(State::Learn { from: Some(held) });
         }
         Ok(State::Watch)
     }

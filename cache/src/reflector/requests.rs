@@ -32,7 +32,9 @@ pub(crate) async fn open(
     path: &str,
 ) -> Result<Incoming, ReflectorError> {
     let request = connection.informer_request(path, "application/json");
-    let response = tokio::time::timeout(ANSWER_TIMEOUT, connection.send_informer(shard, request))
+    // Boxed: the future of a request is large, and all that wait for one would be as large.
+    let sent = Box::pin(connection.send_informer(shard, request));
+    let response = tokio::time::timeout(ANSWER_TIMEOUT, sent)
         .await
         .map_err(|_| ReflectorError::TimedOut)??;
     let code = response.status().as_u16();
