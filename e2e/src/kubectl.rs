@@ -82,6 +82,11 @@ impl Kubectl {
         &self.context
     }
 
+    /// Whether it uses this kubeconfig.
+    pub fn is_for(&self, kubeconfig: &Path) -> bool {
+        self.kubeconfig == kubeconfig
+    }
+
     /// A directory for the test's own files; also kubectl's working directory.
     pub fn home(&self) -> &Path {
         self.home.path()

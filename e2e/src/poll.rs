@@ -1,7 +1,6 @@
 //! Waiting for a condition: short interval, long cap, and the last answer in the error.
 
 use std::fmt::Display;
-use std::future::Future;
 use std::time::Duration;
 
 use anyhow::bail;
@@ -16,16 +15,11 @@ pub const PATIENCE: Duration = Duration::from_secs(90);
 /// Asks until `check` gives a value, and fails with what was wrong at the last attempt once `timeout` has passed.
 ///
 /// The condition must be one that stays true (a level, not an edge), since it is looked at only now and then.
-pub async fn wait_for<T, E, F, Fut>(
+pub async fn wait_for<T, E: Display>(
     what: &str,
     timeout: Duration,
-    mut check: F,
-) -> anyhow::Result<T>
-where
-    F: FnMut() -> Fut,
-    Fut: Future<Output = Result<T, E>>,
-    E: Display,
-{
+    mut check: impl AsyncFnMut() -> Result<T, E>,
+) -> anyhow::Result<T> {
     let deadline = Instant::now() + timeout;
     let mut last = "no attempt ended".to_owned();
     loop {
@@ -64,7 +58,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_last_reason_is_in_the_error() {
-        let error = wait_for::<(), _, _, _>("nothing", Duration::from_millis(50), || async {
+        let error = wait_for::<(), _>("nothing", Duration::from_millis(50), || async {
             Err("it rains")
         })
         .await
@@ -77,10 +71,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_check_that_hangs_does_not_hang_the_test() {
-        let error =
-            wait_for::<(), &str, _, _>("a hang", Duration::from_millis(50), std::future::pending)
-                .await
-                .unwrap_err();
+        let error = wait_for::<(), &str>("a hang", Duration::from_millis(50), std::future::pending)
+            .await
+            .unwrap_err();
         assert!(error.to_string().contains("no attempt ended"), "{error}");
     }
 }

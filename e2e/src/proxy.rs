@@ -208,6 +208,11 @@ impl Proxy {
         Ok(std::fs::read_dir(format!("/proc/{}/fd", self.id()))?.count())
     }
 
+    /// Sends a signal, for a proxy that is to miss what happens meanwhile.
+    pub fn signal(&self, signal: Signal) {
+        self.process.signal(signal);
+    }
+
     /// Asks it to end, as a service manager does, and returns how it did.
     pub async fn stop(mut self) -> anyhow::Result<ExitStatus> {
         let status = self.process.terminate(STOP_PATIENCE).await?;
