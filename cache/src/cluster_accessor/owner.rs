@@ -177,7 +177,7 @@ impl Owner {
             );
         }
         // A uid that could not be read this time is still the one to compare with.
-        self.uid = uid.or(self.uid.take());
+        self.uid = uid.or_else(|| self.uid.take());
         connection.set_kube_system_uid(self.uid.clone());
         self.generation = connection.generation;
         self.credential = credential;
