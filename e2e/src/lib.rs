@@ -1,3 +1,4 @@
 //! (in progress)
 
+pub mod fault;
 pub mod sim;
