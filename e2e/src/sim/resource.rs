@@ -2,40 +2,40 @@
 
 /// One resource of the simulated API.
 #[derive(Debug)]
-pub struct Resource {
+pub(super) struct Resource {
     /// The API group, empty for the core group.
-    pub group: &'static str,
+    pub(super) group: &'static str,
     /// The version.
-    pub version: &'static str,
+    pub(super) version: &'static str,
     /// The name in paths, `pods`. Unique among the resources served.
-    pub plural: &'static str,
+    pub(super) plural: &'static str,
     /// The singular name in discovery.
-    pub singular: &'static str,
+    pub(super) singular: &'static str,
     /// The kind of one object.
-    pub kind: &'static str,
+    pub(super) kind: &'static str,
     /// What `kubectl` accepts as an abbreviation.
-    pub short_names: &'static [&'static str],
+    pub(super) short_names: &'static [&'static str],
     /// Whether objects live in namespaces.
-    pub namespaced: bool,
+    pub(super) namespaced: bool,
     /// Custom resources are written in alphabetical key order and keep their kind inside lists.
-    pub custom: bool,
+    pub(super) custom: bool,
     /// Whether `…/status` exists, and the main path therefore leaves `status` alone.
-    pub status: bool,
+    pub(super) status: bool,
     /// Whether `metadata.generation` counts changes of the spec.
-    pub generation: bool,
+    pub(super) generation: bool,
     /// The apiserver keeps no watch cache for events: their "too large" answer has no `Retry-After`.
-    pub watch_cache: bool,
+    pub(super) watch_cache: bool,
     /// What a DELETE answers and how the object goes.
-    pub deletion: Deletion,
+    pub(super) deletion: Deletion,
     /// Fields that a field selector may name besides `metadata.name` and, in namespaces, `metadata.namespace`.
-    pub fields: &'static [&'static str],
+    pub(super) fields: &'static [&'static str],
     /// What the kind's encoder adds to an empty object, as seen in bookmarks; starts with a comma or is empty.
-    pub empty: &'static str,
+    pub(super) empty: &'static str,
 }
 
 /// How a kind leaves the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Deletion {
+pub(super) enum Deletion {
     /// Removed at once, answered by `Status` Success with the uid.
     Status,
     /// Removed at once, answered by the last object.
@@ -69,7 +69,7 @@ const PLAIN: Resource = Resource {
 };
 
 /// Every resource served, core group first, each group in the order of its plural names.
-pub static RESOURCES: [Resource; 9] = [
+pub(super) static RESOURCES: [Resource; 9] = [
     Resource {
         plural: "configmaps",
         singular: "configmap",
@@ -184,7 +184,7 @@ pub static RESOURCES: [Resource; 9] = [
 
 impl Resource {
     /// The resource with this plural name.
-    pub fn named(plural: &str) -> Option<&'static Self> {
+    pub(super) fn named(plural: &str) -> Option<&'static Self> {
         RESOURCES.iter().find(|resource| resource.plural == plural)
     }
 
@@ -195,7 +195,7 @@ impl Resource {
     }
 
     /// `v1` or `apps/v1`.
-    pub fn api_version(&self) -> String {
+    pub(super) fn api_version(&self) -> String {
         match self.group {
             "" => self.version.to_owned(),
             group => format!("{group}/{}", self.version),

@@ -19,7 +19,8 @@ pub struct Status {
     pub message: String,
     /// The value of a `Retry-After` header.
     pub(super) retry_after: Option<u32>,
-    details: Option<Details>,
+    /// Boxed, since most results are no errors.
+    details: Option<Box<Details>>,
     /// An expired page carries a token to go on with.
     continue_token: Option<String>,
     /// Unknown API groups are answered outside the API machinery.
@@ -79,7 +80,7 @@ impl Status {
 
     fn with_details(self, details: Details) -> Self {
         Self {
-            details: Some(details),
+            details: Some(Box::new(details)),
             ..self
         }
     }
@@ -332,7 +333,7 @@ impl Status {
             status: "Failure",
             message: &self.message,
             reason: self.reason,
-            details: self.details.as_ref(),
+            details: self.details.as_deref(),
             code: self.code,
         })
     }
@@ -358,30 +359,6 @@ impl fmt::Display for Status {
 }
 
 impl std::error::Error for Status {}
-
-/// The answer to the DELETE of an object that is gone at once.
-pub(super) fn deleted(resource: &Resource, name: &str, uid: &str) -> Vec<u8> {
-    #[derive(Serialize)]
-    struct Success<'a> {
-        name: &'a str,
-        #[serde(skip_serializing_if = "str::is_empty")]
-        group: &'a str,
-        kind: &'a str,
-        uid: &'a str,
-    }
-    let details = json::encode(&Success {
-        name,
-        group: resource.group,
-        kind: resource.plural,
-        uid,
-    });
-    let mut body =
-        br#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","details":"#
-            .to_vec();
-    body.extend_from_slice(&details);
-    body.extend_from_slice(b"}\n");
-    body
-}
 
 #[cfg(test)]
 mod tests {

@@ -286,6 +286,20 @@ impl Store {
         Ok((events, complete_to))
     }
 
+    /// What there is in a namespace, by resource and name.
+    pub(super) fn names_in(&self, namespace: &str) -> Vec<(&'static str, String)> {
+        let state = self.lock();
+        let namespaced = RESOURCES.iter().filter(|resource| resource.namespaced);
+        let objects = namespaced.flat_map(|resource| {
+            let objects = state.kind(resource).objects.values();
+            objects.map(|object| (resource.plural, object))
+        });
+        objects
+            .filter(|(_, object)| object.namespace == namespace)
+            .map(|(plural, object)| (plural, object.name.clone()))
+            .collect()
+    }
+
     /// The current position.
     pub(super) fn position(&self) -> Position {
         self.lock().position
