@@ -1,7 +1,7 @@
 //! The live handles of a reachable cluster.
 
-mod published;
 mod ask;
+mod published;
 mod signals;
 mod target;
 
