@@ -196,12 +196,6 @@ impl App {
         self.state_dir().join(state_dir::KUBECONFIG)
     }
 
-    /// Runs until `signal` resolves, then ends.
-    pub async fn run_until(self, signal: impl Future<Output = ()>) {
-        signal.await;
-        self.shutdown().await;
-    }
-
     /// Ends: `/readyz` fails, streams end, connections finish, clusters are let go, the admin port goes last.
     pub async fn shutdown(self) {
         tracing::info!("draining");
