@@ -3,8 +3,8 @@
 //! It is for what real control planes are too heavy or too healthy for: hundreds of clusters, faults at will, a demo
 //! that needs nothing but Rust. Where it answers, it answers as kube-apiserver 1.36 does, to the byte where that is
 //! cheap: key order, resourceVersions, continue tokens, watch events, bookmarks, the words of errors. It has no
-//! schemas, no controllers (but for deleted namespaces), no protobuf, no server-side apply, and everyone may do
-//! everything.
+//! schemas, no controllers (but for deleted namespaces), no protobuf answers, no server-side apply, and everyone may
+//! do everything.
 //!
 //! ```no_run
 //! # async fn example() -> anyhow::Result<()> {
@@ -46,10 +46,12 @@ mod list;
 mod object;
 mod options;
 mod patch;
+mod protobuf;
 mod query;
 mod representation;
 mod resource;
 mod reviews;
+mod scale;
 mod selector;
 mod server;
 mod service;
