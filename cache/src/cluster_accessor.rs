@@ -1,0 +1,196 @@
+//! One cluster's state machine and its owner task.
+
+mod attempt;
+mod health;
+mod limit;
+mod owner;
+mod publish;
+#[cfg(test)]
+mod tests;
+mod view;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Notify, Semaphore, watch};
+use tokio_util::sync::CancellationToken;
+
+pub(crate) use self::limit::ConnectLimit;
+use self::owner::Owner;
+use self::view::View;
+use crate::cluster_config::ClusterConfig;
+use crate::connection::Connection;
+use crate::eviction::Fleet;
+use crate::informers::Informers;
+
+/// Requests that may wait for one cluster's connect at once. They hold nothing but themselves; the bound keeps a burst of
+/// them from waking all at once.
+const MAX_WAITERS: usize = 64;
+
+/// Where a cluster's connection stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectionState {
+    /// Not tried yet.
+    Pending,
+    /// A connect is in flight.
+    Connecting,
+    /// Reachable.
+    Connected,
+    /// Reachable, but answers 5xx to the probe: dialled anew, still served.
+    Degraded,
+    /// Not reachable; the next connect waits for its time.
+    Disconnected,
+}
+
+/// Why a cluster is not connected, in words that a client may see: never an address or a credential.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotConnected {
+    /// One of the machine-readable reasons.
+    pub reason: NotConnectedReason,
+    /// What happened, such as `connection refused`.
+    pub message: String,
+    /// Time to the next connect, where one is planned.
+    pub next_attempt: Option<Duration>,
+}
+
+/// Machine-readable reasons, as in `details.causes[].reason`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum NotConnectedReason {
+    /// The first connect has not ended yet.
+    ClusterStarting,
+    /// It was tried and failed, or was lost.
+    ClusterNotConnected,
+    /// The server does not accept the credential.
+    CredentialInvalid,
+    /// The credential cannot be had: a file is missing, a plugin failed.
+    CredentialMissing,
+}
+
+impl NotConnectedReason {
+    /// The reason as written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ClusterStarting => "ClusterStarting",
+            Self::ClusterNotConnected => "ClusterNotConnected",
+            Self::CredentialInvalid => "CredentialInvalid",
+            Self::CredentialMissing => "CredentialMissing",
+        }
+    }
+}
+
+/// What is known of a cluster's health, for metrics and status.
+#[derive(Clone, Debug)]
+pub struct ClusterStatus {
+    /// Where its connection stands.
+    pub state: ConnectionState,
+    /// Why it is not connected, if it is not.
+    pub not_connected: Option<NotConnected>,
+    /// Whether the last probe succeeded.
+    pub last_probe_ok: bool,
+    /// Probes that succeeded, since the start.
+    pub probes_ok: u64,
+    /// Probes that failed, since the start.
+    pub probes_failed: u64,
+    /// Failed probes in a row.
+    pub consecutive_failures: u32,
+}
+
+/// One cluster: its connection if there is one, and its informers.
+///
+/// The owner task connects, probes and disconnects; all others only read what it publishes.
+#[derive(Debug)]
+pub struct ClusterAccessor {
+    name: String,
+    context: String,
+    connection: watch::Receiver<Option<Arc<Connection>>>,
+    view: watch::Receiver<View>,
+    /// Wakes the owner of a cluster that connects on demand.
+    demand: Arc<Notify>,
+    waiters: Semaphore,
+    informers: Arc<Informers>,
+    removed: CancellationToken,
+}
+
+impl ClusterAccessor {
+    /// Starts the owner task; it ends when the cluster is removed or `shutdown` fires.
+    pub(crate) fn start(
+        config: ClusterConfig,
+        limit: &ConnectLimit,
+        fleet: &Arc<Fleet>,
+        shutdown: &CancellationToken,
+    ) -> Arc<Self> {
+        let (connection_tx, connection) = watch::channel(None);
+        let (view_tx, view) = watch::channel(View::pending(&config));
+        let demand = Arc::new(Notify::new());
+        let removed = shutdown.child_token();
+        let accessor = Arc::new(Self {
+            name: config.name.clone(),
+            context: config.context.clone(),
+            informers: Informers::new(&config.name, fleet, connection.clone(), &removed),
+            connection,
+            view,
+            demand: Arc::clone(&demand),
+            waiters: Semaphore::new(MAX_WAITERS),
+            removed: removed.clone(),
+        });
+        let owner = Owner::new(config, connection_tx, view_tx, demand, limit.clone());
+        fleet.tasks().spawn(owner.run(removed));
+        accessor
+    }
+
+    /// The name in `/clusters/<name>`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The name of the kubeconfig context it came from.
+    pub fn context(&self) -> &str {
+        &self.context
+    }
+
+    /// The connection. Never dials: where a connect is in flight it may wait for its outcome, 40 ms at most (the whole
+    /// first connect timeout where the cluster connects on demand, and 10 s more for a credential plugin).
+    ///
+    /// # Errors
+    /// Why the cluster is not connected.
+    pub async fn connected(&self) -> Result<Arc<Connection>, NotConnected> {
+        if let Some(connection) = self.current() {
+            return Ok(connection);
+        }
+        let mut view = self.view.clone();
+        let (grace, outcomes) = {
+            let view = view.borrow();
+            (view.grace, view.outcomes)
+        };
+        // After the look at `outcomes`: the outcome of what this wakes is a later one.
+        self.demand.notify_one();
+        if grace > Duration::ZERO
+            && let Ok(_waiting) = self.waiters.try_acquire()
+        {
+            let outcome = view.wait_for(|view| view.outcomes != outcomes);
+            // Out of time or removed: what stands now is the answer.
+            let _ = tokio::time::timeout(grace, outcome).await;
+        }
+        self.current()
+            .ok_or_else(|| self.view.borrow().not_connected())
+    }
+
+    /// Its informers.
+    pub fn informers(&self) -> &Arc<Informers> {
+        &self.informers
+    }
+
+    /// Its health.
+    pub fn status(&self) -> ClusterStatus {
+        self.view.borrow().status()
+    }
+
+    /// Disconnects it for good.
+    pub(crate) fn remove(&self) {
+        self.removed.cancel();
+    }
+
+    fn current(&self) -> Option<Arc<Connection>> {
+        self.connection.borrow().clone()
+    }
+}

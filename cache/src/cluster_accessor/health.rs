@@ -1,0 +1,191 @@
+//! What a row of probes says about a connection: pure.
+
+use std::time::Duration;
+
+use crate::upstream::UpstreamError;
+
+/// The pause before a failed probe is repeated: a refusal may be a restart, whose end is near; a timeout took long enough
+/// that the next one tells something new soon.
+const AFTER_REFUSAL: Duration = Duration::from_millis(250);
+const AFTER_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How one probe ended.
+#[derive(Debug)]
+pub(super) enum Probe {
+    /// Any answer but the two below; 403 and 404 too.
+    Reachable,
+    /// 5xx.
+    ServerError(http::StatusCode),
+    /// 401.
+    Unauthorized,
+    /// No answer in time.
+    TimedOut,
+    /// No answer.
+    Failed(UpstreamError),
+}
+
+impl Probe {
+    pub(super) fn from_status(status: http::StatusCode) -> Self {
+        if status == http::StatusCode::UNAUTHORIZED {
+            Self::Unauthorized
+        } else if status.is_server_error() {
+            Self::ServerError(status)
+        } else {
+            Self::Reachable
+        }
+    }
+
+    /// For clients.
+    pub(super) fn describe(&self) -> String {
+        match self {
+            Self::Reachable => "reachable".to_owned(),
+            Self::ServerError(status) => {
+                format!("the server answered {} to the probe", status.as_u16())
+            }
+            Self::Unauthorized => {
+                "the server does not accept the credential (401 Unauthorized)".to_owned()
+            }
+            Self::TimedOut => "the server did not answer in time".to_owned(),
+            Self::Failed(error) => error.describe(),
+        }
+    }
+}
+
+/// What to do after a probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// Probe again after the usual interval.
+    Interval,
+    /// Probe again soon.
+    After(Duration),
+    /// Load the credential again, then probe at once.
+    ReloadCredential,
+    /// It is gone.
+    Disconnect,
+}
+
+/// Counts probes that failed in a row.
+#[derive(Debug)]
+pub(super) struct Health {
+    threshold: u32,
+    /// Of any kind.
+    failures: u32,
+    /// Without any answer.
+    unanswered: u32,
+    rejected: bool,
+}
+
+impl Health {
+    pub(super) fn new(threshold: u32) -> Self {
+        Self {
+            threshold: threshold.max(1),
+            failures: 0,
+            unanswered: 0,
+            rejected: false,
+        }
+    }
+
+    /// Reachable, but 5xx to the threshold.
+    pub(super) fn is_degraded(&self) -> bool {
+        self.failures >= self.threshold
+    }
+
+    pub(super) fn record(&mut self, probe: &Probe) -> Next {
+        match probe {
+            Probe::Reachable => {
+                *self = Self::new(self.threshold);
+                Next::Interval
+            }
+            Probe::ServerError(_) => {
+                self.failures = self.failures.saturating_add(1);
+                self.unanswered = 0;
+                self.rejected = false;
+                if self.is_degraded() {
+                    Next::Interval
+                } else {
+                    Next::After(AFTER_TIMEOUT)
+                }
+            }
+            Probe::Unauthorized if self.rejected => Next::Disconnect,
+            Probe::Unauthorized => {
+                self.rejected = true;
+                Next::ReloadCredential
+            }
+            Probe::TimedOut => self.unanswered(AFTER_TIMEOUT),
+            Probe::Failed(UpstreamError::ConnectTimeout) => self.unanswered(AFTER_TIMEOUT),
+            Probe::Failed(_) => self.unanswered(AFTER_REFUSAL),
+        }
+    }
+
+    fn unanswered(&mut self, pause: Duration) -> Next {
+        self.failures = self.failures.saturating_add(1);
+        self.unanswered = self.unanswered.saturating_add(1);
+        if self.unanswered >= self.threshold {
+            Next::Disconnect
+        } else {
+            Next::After(pause)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOON: Next = Next::After(AFTER_REFUSAL);
+    const LATER: Next = Next::After(AFTER_TIMEOUT);
+
+    fn probe(kind: char) -> Probe {
+        match kind {
+            'r' => Probe::Failed(UpstreamError::Refused("x".into())),
+            'c' => Probe::Failed(UpstreamError::ConnectTimeout),
+            't' => Probe::TimedOut,
+            '2' => Probe::from_status(http::StatusCode::OK),
+            '3' => Probe::from_status(http::StatusCode::FORBIDDEN),
+            '4' => Probe::from_status(http::StatusCode::NOT_FOUND),
+            '5' => Probe::from_status(http::StatusCode::SERVICE_UNAVAILABLE),
+            'u' => Probe::from_status(http::StatusCode::UNAUTHORIZED),
+            other => panic!("{other}"),
+        }
+    }
+
+    #[test]
+    fn probes_in_a_row_decide() {
+        use Next::{Disconnect, Interval, ReloadCredential};
+        for (row, last, degraded) in [
+            ("2", Interval, false),
+            ("3", Interval, false),
+            ("4", Interval, false),
+            ("r", SOON, false),
+            ("t", LATER, false),
+            ("c", LATER, false),
+            ("rr", SOON, false),
+            ("rrr", Disconnect, true),
+            ("ttt", Disconnect, true),
+            // One short of the threshold, then an answer: counted anew.
+            ("rr2", Interval, false),
+            ("rr2rr", SOON, false),
+            ("5", LATER, false),
+            ("55", LATER, false),
+            ("555", Interval, true),
+            ("5555", Interval, true),
+            ("5552", Interval, false),
+            // Degraded, then gone: silence has its own count.
+            ("555r", SOON, true),
+            ("555rrr", Disconnect, true),
+            ("rr5r", SOON, true),
+            ("u", ReloadCredential, false),
+            ("uu", Disconnect, false),
+            ("u2u", ReloadCredential, false),
+            ("ur", SOON, false),
+        ] {
+            let mut health = Health::new(3);
+            let mut next = None;
+            for kind in row.chars() {
+                next = Some(health.record(&probe(kind)));
+            }
+            assert_eq!(next, Some(last), "{row}");
+            assert_eq!(health.is_degraded(), degraded, "{row}");
+        }
+    }
+}

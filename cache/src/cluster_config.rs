@@ -1,0 +1,99 @@
+//! What is configured for one cluster: where it is, as whom, and its timings.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::credential::CredentialConfig;
+
+/// One cluster, checked at load.
+#[derive(Clone, Debug)]
+pub struct ClusterConfig {
+    /// The name in `/clusters/<name>`: a DNS-1123 subdomain.
+    pub name: String,
+    /// The name of the kubeconfig context it came from, as written there.
+    pub context: String,
+    /// Where it is and how its TLS is checked.
+    pub endpoint: EndpointConfig,
+    /// As whom the proxy speaks to it.
+    pub credential: CredentialConfig,
+    /// Its timings.
+    pub timing: ConnectionTiming,
+    /// When it is connected.
+    pub connect: ConnectPolicy,
+}
+
+/// Where a cluster's kube-apiserver is.
+#[derive(Clone)]
+pub struct EndpointConfig {
+    /// `https://host:port/base/path`, as the kubeconfig's `server`.
+    pub server: http::Uri,
+    /// PEM bundle of the CAs that sign its certificate; the system's where absent.
+    pub certificate_authority: Option<Vec<u8>>,
+    /// Accept any certificate (`insecure-skip-tls-verify`).
+    pub insecure_skip_tls_verify: bool,
+    /// The name to ask for and to check instead of the host (`tls-server-name`).
+    pub tls_server_name: Option<String>,
+    /// An HTTP CONNECT or SOCKS5 proxy to dial through (`proxy-url`).
+    pub proxy_url: Option<http::Uri>,
+}
+
+impl EndpointConfig {
+    /// Whether it is reached over TLS. Over plain http no credential is sent, as in client-go.
+    pub fn is_tls(&self) -> bool {
+        self.server.scheme() != Some(&http::uri::Scheme::HTTP)
+    }
+}
+
+impl fmt::Debug for EndpointConfig {
+    /// Without the password that `proxy-url` may hold.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EndpointConfig")
+            .field("server", &self.server)
+            .field("insecure_skip_tls_verify", &self.insecure_skip_tls_verify)
+            .field("tls_server_name", &self.tls_server_name)
+            .field("proxy", &self.proxy_url.as_ref().and_then(http::Uri::host))
+            .finish_non_exhaustive()
+    }
+}
+
+/// When a cluster is connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectPolicy {
+    /// From the start, and again after each loss.
+    Always,
+    /// At the first request; that request may wait for the whole connect timeout.
+    OnDemand,
+}
+
+/// The timings of one cluster's connection.
+#[derive(Clone, Debug)]
+pub struct ConnectionTiming {
+    /// Path of the probe, such as `/readyz`.
+    pub probe_path: String,
+    /// Time between two probes.
+    pub probe_interval: Duration,
+    /// Time a probe may take.
+    pub probe_timeout: Duration,
+    /// Failed probes in a row that disconnect.
+    pub probe_failure_threshold: u32,
+    /// Time one connect may take, DNS to the first answer.
+    pub connect_timeout: Duration,
+    /// First pause after a failed connect.
+    pub backoff_min: Duration,
+    /// Longest pause between connects.
+    pub backoff_max: Duration,
+}
+
+impl Default for ConnectionTiming {
+    fn default() -> Self {
+        Self {
+            probe_path: "/readyz".to_owned(),
+            probe_interval: Duration::from_secs(10),
+            probe_timeout: Duration::from_secs(5),
+            probe_failure_threshold: 3,
+            connect_timeout: Duration::from_secs(3),
+            backoff_min: Duration::from_secs(1),
+            backoff_max: Duration::from_secs(60),
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! As whom the proxy speaks to a cluster.
+
+mod source;
+
+use std::fmt;
+use std::path::PathBuf;
+
+use http::HeaderValue;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use secrecy::{ExposeSecret, SecretString};
+use tokio::time::Instant;
+
+pub(crate) use self::source::CredentialSource;
+use crate::exec_plugin::ExecPluginConfig;
+use crate::upstream::{BoxError, tls};
+
+/// A user entry of a kubeconfig, checked at load.
+#[derive(Clone, Debug)]
+pub enum CredentialConfig {
+    /// None: anonymous.
+    Anonymous,
+    /// A client certificate and its key, PEM.
+    ClientCertificate {
+        /// The certificate chain.
+        certificate: Vec<u8>,
+        /// Its private key.
+        key: SecretString,
+    },
+    /// Files holding a client certificate and its key, PEM, read again.
+    ClientCertificateFiles {
+        /// The certificate chain.
+        certificate: PathBuf,
+        /// Its private key.
+        key: PathBuf,
+    },
+    /// A fixed bearer token.
+    Token(SecretString),
+    /// A file holding a bearer token, read again and trimmed.
+    TokenFile(PathBuf),
+    /// A user name and password.
+    Basic {
+        /// The user name.
+        username: String,
+        /// The password.
+        password: SecretString,
+    },
+    /// A program that prints a token or a client certificate.
+    Exec(ExecPluginConfig),
+    /// A client certificate and something for the `Authorization` header: the server sees both, as from kubectl.
+    Both {
+        /// The client certificate.
+        certificate: Box<Self>,
+        /// The token or password.
+        authorization: Box<Self>,
+    },
+}
+
+/// Why there is no credential, in words that a client may see.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub(crate) struct CredentialError {
+    message: String,
+}
+
+impl CredentialError {
+    pub(crate) fn missing(message: String) -> Self {
+        Self { message }
+    }
+}
+
+/// A client certificate chain and its private key, PEM.
+#[derive(Clone)]
+pub(crate) struct ClientCertificate {
+    certificate: Vec<u8>,
+    key: SecretString,
+}
+
+impl ClientCertificate {
+    pub(crate) fn new(certificate: Vec<u8>, key: SecretString) -> Self {
+        Self { certificate, key }
+    }
+
+    /// What rustls takes.
+    ///
+    /// # Errors
+    /// One of them is not PEM.
+    pub(crate) fn parse(
+        &self,
+    ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), BoxError> {
+        let chain = tls::certificates(&self.certificate)?;
+        if chain.is_empty() {
+            return Err("there is no certificate in PEM form in the client certificate".into());
+        }
+        Ok((
+            chain,
+            tls::private_key(self.key.expose_secret().as_bytes())?,
+        ))
+    }
+}
+
+impl PartialEq for ClientCertificate {
+    fn eq(&self, other: &Self) -> bool {
+        self.certificate == other.certificate
+            && self.key.expose_secret() == other.key.expose_secret()
+    }
+}
+
+impl fmt::Debug for ClientCertificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ClientCertificate")
+    }
+}
+
+/// What is sent and shown to the server now.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Credential {
+    /// `Authorization`, marked as sensitive.
+    pub(crate) authorization: Option<HeaderValue>,
+    /// Shown in the TLS handshake.
+    pub(crate) certificate: Option<ClientCertificate>,
+    /// When to load it again, a 401 apart.
+    pub(crate) refresh_at: Option<Instant>,
+}
+
+impl Credential {
+    /// Whether both say the same to the server.
+    pub(crate) fn same(&self, other: &Self) -> bool {
+        self.authorization == other.authorization && self.certificate == other.certificate
+    }
+}
+
+impl CredentialConfig {
+    fn can_change(&self) -> bool {
+        match self {
+            Self::Anonymous
+            | Self::ClientCertificate { .. }
+            | Self::Token(_)
+            | Self::Basic { .. } => false,
+            Self::ClientCertificateFiles { .. } | Self::TokenFile(_) | Self::Exec(_) => true,
+            Self::Both {
+                certificate,
+                authorization,
+            } => certificate.can_change() || authorization.can_change(),
+        }
+    }
+
+    /// Whether a program runs for it.
+    pub fn runs_plugin(&self) -> bool {
+        match self {
+            Self::Exec(_) => true,
+            Self::Both {
+                certificate,
+                authorization,
+            } => certificate.runs_plugin() || authorization.runs_plugin(),
+            Self::Anonymous
+            | Self::ClientCertificate { .. }
+            | Self::ClientCertificateFiles { .. }
+            | Self::Token(_)
+            | Self::TokenFile(_)
+            | Self::Basic { .. } => false,
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! Clusters from kubeconfig files.
+
+mod endpoint;
+mod name;
+mod proxy_env;
+#[cfg(test)]
+mod tests;
+mod user;
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+
+use kube::config::{Cluster, Context, Kubeconfig, KubeconfigError, NamedContext};
+use tracing::warn;
+
+use self::proxy_env::ProxyEnv;
+use crate::cluster_config::{ClusterConfig, ConnectPolicy, ConnectionTiming, EndpointConfig};
+use crate::credential::{ClientCertificate, CredentialConfig};
+use crate::upstream::tls;
+
+/// What a set of kubeconfig files gave: the clusters that can be used, and why the other contexts cannot.
+#[derive(Debug, Default)]
+pub struct Loaded {
+    /// Clusters that can be used.
+    pub clusters: Vec<ClusterConfig>,
+    /// Contexts that cannot: one sentence each that names file, context and what to do.
+    pub rejected: Vec<String>,
+}
+
+/// Reads kubeconfig files, merged as kubectl merges them (the first file to name something wins), and makes one cluster of
+/// each context, or of each of `contexts` where that is not empty. With `connect` none, contexts with an exec plugin
+/// connect on demand and all others always.
+///
+/// What cannot be used never stops the rest: it is told in [`Loaded::rejected`].
+pub fn load(
+    paths: &[PathBuf],
+    contexts: &[String],
+    timing: &ConnectionTiming,
+    connect: Option<ConnectPolicy>,
+) -> Loaded {
+    load_with(paths, contexts, timing, connect, &ProxyEnv::from_env())
+}
+
+fn load_with(
+    paths: &[PathBuf],
+    contexts: &[String],
+    timing: &ConnectionTiming,
+    connect: Option<ConnectPolicy>,
+    proxy_env: &ProxyEnv,
+) -> Loaded {
+    let mut loaded = Loaded::default();
+    let files = Files::read(paths, &mut loaded.rejected);
+    let wanted = files.wanted(contexts, &mut loaded.rejected);
+    let names = name::unique(wanted.iter().map(|context| context.name.as_str()));
+    for (context, name) in wanted.into_iter().zip(names) {
+        let file = files.file_of(&context.name);
+        match files.cluster(context, proxy_env) {
+            Ok((endpoint, credential)) => {
+                let credential = without_on_plain_http(&name, &endpoint, credential);
+                let usual = if credential.runs_plugin() {
+                    ConnectPolicy::OnDemand
+                } else {
+                    ConnectPolicy::Always
+                };
+                loaded.clusters.push(ClusterConfig {
+                    name,
+                    context: context.name.clone(),
+                    endpoint,
+                    credential,
+                    timing: timing.clone(),
+                    connect: connect.unwrap_or(usual),
+                });
+            }
+            Err(problems) => {
+                let sentences = problems.into_iter().map(|problem| {
+                    format!("{}: context {:?}: {problem}", file.display(), context.name)
+                });
+                loaded.rejected.extend(sentences);
+            }
+        }
+    }
+    loaded
+}
+
+/// The merged files.
+struct Files {
+    merged: Kubeconfig,
+    /// The first file that names a context.
+    file_of: HashMap<String, PathBuf>,
+    paths: Vec<PathBuf>,
+}
+
+impl Files {
+    fn read(paths: &[PathBuf], rejected: &mut Vec<String>) -> Self {
+        let mut files = Self {
+            merged: Kubeconfig::default(),
+            file_of: HashMap::new(),
+            paths: paths.to_vec(),
+        };
+        for path in paths {
+            let read = Kubeconfig::read_from(path).and_then(|next| {
+                let names: Vec<_> = next.contexts.iter().map(|c| c.name.clone()).collect();
+                // A merge that fails leaves what was merged before.
+                Ok((files.merged.clone().merge(next)?, names))
+            });
+            match read {
+                Ok((merged, names)) => {
+                    files.merged = merged;
+                    for name in names {
+                        files.file_of.entry(name).or_insert_with(|| path.clone());
+                    }
+                }
+                Err(error) => rejected.push(format!("{}: {}", path.display(), words(&error))),
+            }
+        }
+        files
+    }
+
+    fn file_of(&self, context: &str) -> &Path {
+        self.file_of
+            .get(context)
+            .map_or_else(|| Path::new(""), PathBuf::as_path)
+    }
+
+    /// The contexts to use, each once.
+    fn wanted(&self, contexts: &[String], rejected: &mut Vec<String>) -> Vec<&NamedContext> {
+        let mut seen = BTreeSet::new();
+        if contexts.is_empty() {
+            let all = self.merged.contexts.iter();
+            return all.filter(|context| seen.insert(&context.name)).collect();
+        }
+        let mut wanted = Vec::new();
+        for name in contexts {
+            match self
+                .merged
+                .contexts
+                .iter()
+                .find(|context| context.name == *name)
+            {
+                Some(context) if seen.insert(&context.name) => wanted.push(context),
+                Some(_) => {}
+                None => {
+                    let paths: Vec<_> =
+                        self.paths.iter().map(|p| p.display().to_string()).collect();
+                    rejected.push(format!(
+                        "context {name:?} is not in {}; name one of {:?}",
+                        paths.join(", "),
+                        self.merged
+                            .contexts
+                            .iter()
+                            .map(|c| &c.name)
+                            .collect::<Vec<_>>()
+                    ));
+                }
+            }
+        }
+        wanted
+    }
+
+    /// Where a context's cluster is, and as whom.
+    fn cluster(
+        &self,
+        context: &NamedContext,
+        proxy_env: &ProxyEnv,
+    ) -> Result<(EndpointConfig, CredentialConfig), Vec<String>> {
+        let Some(context) = &context.context else {
+            return Err(vec!["it is empty; give it a cluster and a user".to_owned()]);
+        };
+        let mut problems = Vec::new();
+        let cluster = self.named_cluster(context, &mut problems);
+        let user = self.named_user(context, &mut problems);
+        let endpoint = cluster.map(|cluster| endpoint::endpoint(cluster, proxy_env, &mut problems));
+        let credential = user.map(|user| {
+            let user_name = context.user.as_deref().unwrap_or_default();
+            user::credential(user_name, user, cluster, &mut problems)
+        });
+        match (endpoint.flatten(), credential.flatten()) {
+            (Some(endpoint), credential) if problems.is_empty() => {
+                let credential = credential.unwrap_or(CredentialConfig::Anonymous);
+                match check(&endpoint, &credential) {
+                    Ok(()) => Ok((endpoint, credential)),
+                    Err(problem) => Err(vec![problem]),
+                }
+            }
+            _ => Err(problems),
+        }
+    }
+
+    fn named_cluster(&self, context: &Context, problems: &mut Vec<String>) -> Option<&Cluster> {
+        let name = &context.cluster;
+        let found = self
+            .merged
+            .clusters
+            .iter()
+            .find(|cluster| cluster.name == *name);
+        let found = found.and_then(|named| named.cluster.as_ref());
+        if found.is_none() {
+            problems.push(format!(
+                "cluster {name:?} is not defined; add it under clusters"
+            ));
+        }
+        found
+    }
+
+    fn named_user(
+        &self,
+        context: &Context,
+        problems: &mut Vec<String>,
+    ) -> Option<&kube::config::AuthInfo> {
+        let name = context.user.as_deref().filter(|name| !name.is_empty())?;
+        let found = self
+            .merged
+            .auth_infos
+            .iter()
+            .find(|user| user.name == *name);
+        if found.is_none() {
+            problems.push(format!("user {name:?} is not defined; add it under users"));
+        }
+        found.and_then(|named| named.auth_info.as_ref())
+    }
+}
+
+/// What connecting would find out: better told at the start.
+fn check(endpoint: &EndpointConfig, credential: &CredentialConfig) -> Result<(), String> {
+    let certificate = match credential {
+        CredentialConfig::ClientCertificate { certificate, key } => {
+            Some(ClientCertificate::new(certificate.clone(), key.clone()))
+        }
+        CredentialConfig::Both { certificate, .. } => {
+            return check(endpoint, certificate);
+        }
+        CredentialConfig::Anonymous
+        | CredentialConfig::ClientCertificateFiles { .. }
+        | CredentialConfig::Token(_)
+        | CredentialConfig::TokenFile(_)
+        | CredentialConfig::Basic { .. }
+        | CredentialConfig::Exec(_) => None,
+    };
+    tls::client_config(endpoint, certificate.as_ref(), tls::ALPN_LIVE)
+        .map(drop)
+        .map_err(|error| error.to_string())
+}
+
+/// As client-go: over plain http no credential is sent.
+fn without_on_plain_http(
+    name: &str,
+    endpoint: &EndpointConfig,
+    credential: CredentialConfig,
+) -> CredentialConfig {
+    if endpoint.is_tls() || matches!(credential, CredentialConfig::Anonymous) {
+        return credential;
+    }
+    warn!(
+        cluster = name,
+        "its server is reached over plain http, so its credential is not sent"
+    );
+    CredentialConfig::Anonymous
+}
+
+/// Why a file cannot be used. The YAML parser's own message quotes the text around the mistake, which may be a secret:
+/// only the place is told.
+fn words(error: &KubeconfigError) -> String {
+    match error {
+        KubeconfigError::ReadConfig(error, _) => {
+            format!("it cannot be read: {error}; check the path and its permissions")
+        }
+        KubeconfigError::Parse(error) => match error.location() {
+            Some(place) => format!(
+                "it is not a kubeconfig: line {}, column {} cannot be read; check it with kubectl config view",
+                place.line(),
+                place.column()
+            ),
+            None => "it is not a kubeconfig; check it with kubectl config view".to_owned(),
+        },
+        KubeconfigError::KindMismatch | KubeconfigError::ApiVersionMismatch => {
+            "its kind or apiVersion differs from the files before it; kubeconfigs have kind Config and apiVersion v1"
+                .to_owned()
+        }
+        other => other.to_string(),
+    }
+}

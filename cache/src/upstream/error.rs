@@ -1,0 +1,191 @@
+//! Why a request got no answer, told apart by walking the sources of hyper's errors.
+
+use std::error::Error;
+use std::io;
+
+use super::BoxError;
+use super::connector::DialTimeout;
+
+/// Why a request got no answer from a cluster. The texts may be shown to clients: they hold no address and no
+/// credential; the sources may.
+#[derive(Debug, thiserror::Error)]
+pub enum UpstreamError {
+    /// The name did not resolve.
+    #[error("the name of the server did not resolve")]
+    Dns(#[source] BoxError),
+    /// Nobody listens.
+    #[error("connection refused")]
+    Refused(#[source] BoxError),
+    /// No answer in time while dialling.
+    #[error("timed out while connecting")]
+    ConnectTimeout,
+    /// TLS failed: another certificate, another protocol.
+    #[error("TLS failed")]
+    Tls(#[source] BoxError),
+    /// Another failure to dial.
+    #[error("could not connect")]
+    Connect(#[source] BoxError),
+    /// The request was sent, at least in part, and no answer came.
+    #[error("the connection broke before an answer")]
+    Broken(#[source] BoxError),
+}
+
+impl UpstreamError {
+    /// Whether the server may have seen the request.
+    pub fn sent(&self) -> bool {
+        matches!(self, Self::Broken(_))
+    }
+
+    /// What happened in words for clients, with the cause where it holds no address.
+    pub fn describe(&self) -> String {
+        match self {
+            Self::Tls(source) => match rustls_error(&**source) {
+                Some(error) => format!("TLS failed: {}", tls_words(error)),
+                None => self.to_string(),
+            },
+            Self::Connect(source) if is_proxy_failure(&**source) => {
+                "the proxy to the server refused or broke the connection".to_owned()
+            }
+            Self::Dns(_)
+            | Self::Refused(_)
+            | Self::ConnectTimeout
+            | Self::Connect(_)
+            | Self::Broken(_) => self.to_string(),
+        }
+    }
+
+    /// A failure to dial.
+    pub(crate) fn from_dial(error: BoxError) -> Self {
+        let failure = chain(&*error).find_map(DialFailure::of);
+        match failure {
+            Some(DialFailure::Timeout) => Self::ConnectTimeout,
+            Some(DialFailure::Tls) => Self::Tls(error),
+            Some(DialFailure::Dns) => Self::Dns(error),
+            Some(DialFailure::Refused) => Self::Refused(error),
+            None => Self::Connect(error),
+        }
+    }
+
+    /// A failure of hyper-util's pooling client.
+    pub(crate) fn from_client(error: hyper_util::client::legacy::Error) -> Self {
+        // Errors before a connection was had carry no connection. "Canceled" is a request that was given back whole
+        // by its connection: the kind is private, its text is not.
+        if error.connect_info().is_none() || error.to_string() == "client error (Canceled)" {
+            return Self::from_dial(error.into());
+        }
+        Self::from_send(error.into())
+    }
+
+    /// A failure after a connection was had and the request handed to it.
+    pub(crate) fn from_send(error: BoxError) -> Self {
+        // With TLS 1.3 the server judges the client's certificate after the client may already send: such an alert
+        // means that nothing was read.
+        match rustls_error(&*error) {
+            Some(rustls::Error::AlertReceived(alert)) if is_handshake_alert(*alert) => {
+                Self::Tls(error)
+            }
+            _ => Self::Broken(error),
+        }
+    }
+}
+
+enum DialFailure {
+    Timeout,
+    Tls,
+    Dns,
+    Refused,
+}
+
+impl DialFailure {
+    fn of(cause: &(dyn Error + 'static)) -> Option<Self> {
+        if cause.is::<DialTimeout>() {
+            return Some(Self::Timeout);
+        }
+        if cause.is::<rustls::Error>() {
+            return Some(Self::Tls);
+        }
+        // hyper-util does not export the type of this error; a test pins its text.
+        if cause.to_string() == "dns error" {
+            return Some(Self::Dns);
+        }
+        match cause.downcast_ref::<io::Error>()?.kind() {
+            io::ErrorKind::ConnectionRefused => Some(Self::Refused),
+            io::ErrorKind::TimedOut => Some(Self::Timeout),
+            _ => None,
+        }
+    }
+}
+
+fn is_handshake_alert(alert: rustls::AlertDescription) -> bool {
+    use rustls::AlertDescription as Alert;
+    matches!(
+        alert,
+        Alert::HandshakeFailure
+            | Alert::NoCertificate
+            | Alert::BadCertificate
+            | Alert::UnsupportedCertificate
+            | Alert::CertificateRevoked
+            | Alert::CertificateExpired
+            | Alert::CertificateUnknown
+            | Alert::UnknownCA
+            | Alert::AccessDenied
+            | Alert::DecryptError
+            | Alert::ProtocolVersion
+            | Alert::InsufficientSecurity
+            | Alert::CertificateRequired
+            | Alert::UnrecognisedName
+    )
+}
+
+fn tls_words(error: &rustls::Error) -> &'static str {
+    use rustls::CertificateError as Cert;
+    match error {
+        rustls::Error::InvalidCertificate(
+            Cert::NotValidForName | Cert::NotValidForNameContext { .. },
+        ) => "the server's certificate is for another name",
+        rustls::Error::InvalidCertificate(Cert::Expired | Cert::ExpiredContext { .. }) => {
+            "the server's certificate has expired"
+        }
+        rustls::Error::InvalidCertificate(Cert::NotValidYet | Cert::NotValidYetContext { .. }) => {
+            "the server's certificate is not valid yet"
+        }
+        // A CA made anew under its old name: the name fits, the signature does not.
+        rustls::Error::InvalidCertificate(Cert::UnknownIssuer | Cert::BadSignature) => {
+            "the server's certificate is signed by an unknown authority"
+        }
+        rustls::Error::InvalidCertificate(_) => "the server's certificate is not acceptable",
+        rustls::Error::AlertReceived(alert) if is_handshake_alert(*alert) => {
+            "the server did not accept the handshake or the client certificate"
+        }
+        rustls::Error::InvalidMessage(_) => "the server does not speak TLS",
+        _ => "the handshake broke",
+    }
+}
+
+/// hyper-util does not export these errors; their texts begin alike.
+fn is_proxy_failure(error: &(dyn Error + 'static)) -> bool {
+    chain(error).any(|cause| {
+        let text = cause.to_string();
+        text.starts_with("tunnel error") || text.starts_with("SOCKS error")
+    })
+}
+
+fn rustls_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
+    chain(error).find_map(|cause| cause.downcast_ref())
+}
+
+/// The error and what caused it.
+fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |&cause| cause_of(cause))
+}
+
+/// `source()`, but an `io::Error` around another error would skip that one.
+fn cause_of<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
+    match error
+        .downcast_ref::<io::Error>()
+        .and_then(io::Error::get_ref)
+    {
+        Some(inner) => Some(inner),
+        None => error.source(),
+    }
+}

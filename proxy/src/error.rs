@@ -1,0 +1,119 @@
+//! What the proxy itself answers instead of a cluster.
+
+use fleetcache_cache::cluster_accessor::NotConnected;
+use fleetcache_cache::upstream::UpstreamError;
+
+/// An error of the proxy's own, before it is a Status.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No cluster of that name.
+    #[error("cluster {cluster:?} is not known")]
+    ClusterNotFound {
+        /// The name asked for.
+        cluster: String,
+    },
+    /// The cluster is not connected.
+    #[error("cluster {cluster:?} is not connected")]
+    ClusterNotConnected {
+        /// The cluster.
+        cluster: String,
+        /// Why, and until when.
+        why: NotConnected,
+    },
+    /// The connection ended while the request waited for its answer.
+    #[error("the connection to cluster {cluster:?} ended before the answer")]
+    ConnectionEnded {
+        /// The cluster.
+        cluster: String,
+        /// Whether the request may have changed something.
+        outcome_unknown: bool,
+    },
+    /// The request got no answer.
+    #[error("cluster {cluster:?} did not answer")]
+    Upstream {
+        /// The cluster.
+        cluster: String,
+        /// Whether the request may have changed something.
+        outcome_unknown: bool,
+        /// What went wrong.
+        source: UpstreamError,
+    },
+    /// No response headers within `requestTimeout`.
+    #[error("cluster {cluster:?} was too slow")]
+    UpstreamTimeout {
+        /// The cluster.
+        cluster: String,
+        /// Whether the request may have changed something.
+        outcome_unknown: bool,
+    },
+    /// Too many requests in flight to the cluster.
+    #[error("too many requests in flight to cluster {cluster:?}")]
+    TooManyRequests {
+        /// The cluster.
+        cluster: String,
+    },
+    /// The request carries no credential that is known.
+    #[error("unauthorized")]
+    Unauthenticated,
+    /// The request asks to impersonate somebody.
+    #[error("impersonation is refused")]
+    ImpersonationRefused,
+    /// Nothing is served under that path.
+    #[error("no such path")]
+    NotFound,
+    /// The method is one that a cluster cannot be sent: CONNECT names no path.
+    #[error("method not allowed")]
+    MethodNotAllowed,
+    /// Something that must not happen did.
+    #[error("internal error")]
+    Internal,
+}
+
+impl Error {
+    /// Whether the request may have changed something all the same.
+    pub fn outcome_unknown(&self) -> bool {
+        match self {
+            Self::ConnectionEnded {
+                outcome_unknown, ..
+            }
+            | Self::Upstream {
+                outcome_unknown, ..
+            }
+            | Self::UpstreamTimeout {
+                outcome_unknown, ..
+            } => *outcome_unknown,
+            Self::ClusterNotFound { .. }
+            | Self::ClusterNotConnected { .. }
+            | Self::TooManyRequests { .. }
+            | Self::Unauthenticated
+            | Self::ImpersonationRefused
+            | Self::NotFound
+            | Self::MethodNotAllowed
+            | Self::Internal => false,
+        }
+    }
+}
+
+/// What went wrong, in one word: the `reason` of metrics and of `details.causes[]`.
+pub fn cause(error: &Error) -> &'static str {
+    match error {
+        Error::ClusterNotFound { .. } => "ClusterNotFound",
+        Error::ClusterNotConnected { why, .. } => why.reason.as_str(),
+        Error::ConnectionEnded { .. } => "ConnectionEnded",
+        Error::Upstream { source, .. } => match source {
+            UpstreamError::Dns(_) => "NameNotResolved",
+            UpstreamError::Refused(_) => "ConnectionRefused",
+            UpstreamError::ConnectTimeout => "ConnectTimeout",
+            UpstreamError::Tls(_) => "TLSFailed",
+            UpstreamError::Connect(_) => "ConnectFailed",
+            UpstreamError::Broken(_) => "ConnectionBroken",
+        },
+        Error::UpstreamTimeout { .. } => "UpstreamTimeout",
+        Error::TooManyRequests { .. } => "TooManyRequests",
+        Error::Unauthenticated => "Unauthorized",
+        Error::ImpersonationRefused => "ImpersonationRefused",
+        Error::NotFound => "NotFound",
+        Error::MethodNotAllowed => "MethodNotAllowed",
+        Error::Internal => "InternalError",
+    }
+}
