@@ -1,7 +1,8 @@
 //! `cargo demo`: simulated clusters whose objects change, some of them down at times; the proxy in front; and kubectl
 //! lines to try. It needs nothing but Rust.
 
-use std::io::Write as _;
+use std::future::pending;
+use std::io::{Write as _, stdout};
 use std::path::Path;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use fleetcache::args::ServeArgs;
 use fleetcache::config::Config;
 use fleetcache::telemetry;
 use fleetcache_e2e::kubeconfig;
+use tempfile::TempDir;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -54,53 +56,82 @@ async fn main() -> anyhow::Result<()> {
     // Before anything is started: a signal that comes early must not be lost.
     let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
-    let ended = async {
+    let mut signalled = async || {
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
     };
-    tokio::select! {
-        done = run(&args) => done,
-        () = ended => Ok(()),
-    }?;
-    writeln!(std::io::stdout(), "\nended").context("cannot print")
-}
-
-/// Runs until the duration is over, or for ever. Dropping it ends everything that it started.
-async fn run(args: &Args) -> anyhow::Result<()> {
-    let dir = tempfile::Builder::new()
-        .prefix("fleetcache-demo-")
-        .tempdir()?;
-    let fleet = Fleet::start(args.clusters, args.objects).await?;
-    let kubeconfig = dir.path().join("clusters.kubeconfig");
-    kubeconfig::write(&kubeconfig, &fleet.contexts())?;
-    let proxy = start_proxy(&kubeconfig, &args.listen, &dir.path().join("state")).await?;
-
-    let stop = CancellationToken::new();
-    let _stop = stop.clone().drop_guard();
-    let tasks = TaskTracker::new();
-    fleet.change(&tasks, &stop);
-    let mut screen = Screen::new(&fleet, &proxy)?;
-    screen.introduce(args.down)?;
-    let all = async {
-        tokio::select! {
-            never = fleet.fail(args.down) => never,
-            shown = screen.follow() => shown,
+    let demo = tokio::select! {
+        started = Demo::start(&args) => started?,
+        () = signalled() => return Ok(()),
+    };
+    let end = async {
+        match args.duration {
+            Some(seconds) => tokio::time::sleep(Duration::from_secs(seconds)).await,
+            None => pending().await,
         }
     };
-    match args.duration {
-        Some(seconds) => tokio::time::timeout(Duration::from_secs(seconds), all)
-            .await
-            .unwrap_or(Ok(()))?,
-        None => all.await?,
+    tokio::select! {
+        failed = demo.run(args.down) => failed?,
+        () = signalled() => {}
+        () = end => {}
     }
-    stop.cancel();
-    tasks.close();
-    tasks.wait().await;
-    proxy.shutdown().await;
-    fleet.stop().await;
+    writeln!(stdout(), "\nending")?;
+    tokio::select! {
+        () = demo.stop() => {}
+        // Whoever asks twice does not want to wait.
+        () = signalled() => {}
+    }
     Ok(())
+}
+
+/// Everything that runs. The directory goes with it.
+struct Demo {
+    fleet: Fleet,
+    proxy: App,
+    changes: TaskTracker,
+    stop: CancellationToken,
+    _dir: TempDir,
+}
+
+impl Demo {
+    async fn start(args: &Args) -> anyhow::Result<Self> {
+        let dir = tempfile::Builder::new()
+            .prefix("fleetcache-demo-")
+            .tempdir()?;
+        let fleet = Fleet::start(args.clusters, args.objects).await?;
+        let kubeconfig = dir.path().join("clusters.kubeconfig");
+        kubeconfig::write(&kubeconfig, &fleet.contexts())?;
+        let proxy = start_proxy(&kubeconfig, &args.listen, &dir.path().join("state")).await?;
+        let (changes, stop) = (TaskTracker::new(), CancellationToken::new());
+        fleet.change(&changes, &stop);
+        Ok(Self {
+            fleet,
+            proxy,
+            changes,
+            stop,
+            _dir: dir,
+        })
+    }
+
+    /// Lets clusters fail and shows it, until something goes wrong.
+    async fn run(&self, down: usize) -> anyhow::Result<()> {
+        let mut screen = Screen::new(&self.fleet, &self.proxy)?;
+        screen.introduce(down)?;
+        tokio::select! {
+            failed = self.fleet.fail(down) => failed,
+            failed = screen.follow() => failed,
+        }
+    }
+
+    async fn stop(self) {
+        self.stop.cancel();
+        self.changes.close();
+        self.changes.wait().await;
+        self.proxy.shutdown().await;
+        self.fleet.stop().await;
+    }
 }
 
 /// The proxy, in this process, as `fleetcache serve --kubeconfig …` sets it up.

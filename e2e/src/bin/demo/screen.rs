@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use fleetcache::app::App;
 use fleetcache_e2e::client::{Answer, Client};
 use fleetcache_e2e::kubeconfig::{Context, Credential};
-use futures_util::future::join_all;
+use futures_util::{StreamExt as _, stream};
 use http::StatusCode;
 use jiff::Timestamp;
 use tokio::time::Instant;
@@ -20,6 +20,9 @@ const PRINT_EVERY: Duration = Duration::from_secs(10);
 /// How often the clusters are asked, and for how many more clusters it is less often.
 const ASK_EVERY: Duration = Duration::from_secs(1);
 const CLUSTERS_A_SECOND: u32 = 50;
+
+/// How many clusters are asked at a time.
+const AT_A_TIME: usize = 2;
 
 /// Kept small in every cluster, so that asking costs little however many objects there are.
 const ASKED: &str = "api/v1/namespaces";
@@ -84,7 +87,7 @@ impl<'a> Screen<'a> {
         let (up, down_for) = (UP.as_secs(), DOWN.as_secs());
         let text = format!(
             "{count} simulated clusters of {objects} objects each, behind {proxy}\n\
-             After every {up} s, {down} of them go down for {down_for} s. Ctrl-C ends it all. In another terminal:\n\n  \
+             Every {up} s the next {down} of them fail for {down_for} s. Ctrl-C ends it all. In another terminal:\n\n  \
              export KUBECONFIG={kubeconfig}\n  \
              kubectl config get-contexts\n  \
              kubectl --context {name} get pods -A\n  \
@@ -104,6 +107,8 @@ impl<'a> Screen<'a> {
         let pause = ASK_EVERY * (u32::try_from(names.len())? / CLUSTERS_A_SECOND).max(1);
         let live = self.out.is_terminal();
         let (mut shown, mut printed) = (Vec::new(), None::<Instant>);
+        // The proxy has just begun to connect to them.
+        tokio::time::sleep(ASK_EVERY).await;
         loop {
             let round = self.ask(&names).await;
             let line = round.line(names.len(), self.fleet.changes());
@@ -133,29 +138,26 @@ impl<'a> Screen<'a> {
     }
 
     async fn ask(&self, names: &[String]) -> Round {
-        let answers = names.iter().map(async |name| {
-            (
-                name,
-                self.client.get(&format!("/clusters/{name}/{ASKED}")).await,
-            )
+        let asked = stream::iter(names).map(async |name| {
+            let answer = self.client.get(&format!("/clusters/{name}/{ASKED}")).await;
+            (name.clone(), answer)
         });
+        // Few at a time: the time that is shown shall be the proxy's, not that of waiting for one another.
+        let mut answers = asked.buffered(AT_A_TIME);
         let mut round = Round::default();
-        for (name, answer) in join_all(answers).await {
+        while let Some((name, answer)) = answers.next().await {
             match answer {
-                Ok(answer) if answer.status == StatusCode::OK && from_memory(&answer) => {
-                    round.cached.push(answer.elapsed)
+                Ok(it) if it.status == StatusCode::OK && from_memory(&it) => {
+                    round.cached.push(it.elapsed);
                 }
-                Ok(answer) if answer.status == StatusCode::OK => round.live += 1,
-                Ok(answer) => round.down.push((
-                    name.clone(),
-                    answer.status.as_str().to_owned(),
-                    answer.elapsed,
-                )),
-                Err(error) => round.down.push((
-                    name.clone(),
-                    format!("{:#}", error.root_cause()),
-                    Duration::ZERO,
-                )),
+                Ok(it) if it.status == StatusCode::OK => round.live += 1,
+                Ok(it) => round
+                    .down
+                    .push((name, it.status.as_str().to_owned(), it.elapsed)),
+                Err(error) => {
+                    let cause = error.root_cause().to_string();
+                    round.down.push((name, cause, Duration::ZERO));
+                }
             }
         }
         round.cached.sort_unstable();
