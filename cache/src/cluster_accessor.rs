@@ -4,6 +4,7 @@ mod attempt;
 mod health;
 mod limit;
 mod owner;
+mod publish;
 #[cfg(test)]
 mod tests;
 mod view;

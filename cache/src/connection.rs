@@ -1,5 +1,6 @@
 //! The live handles of a reachable cluster.
 
+mod ask;
 mod published;
 mod signals;
 mod target;
@@ -11,11 +12,10 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, HOST};
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
-use http_body_util::{BodyExt, Limited};
+use http::{HeaderMap, HeaderValue, Method, Request, Response};
+use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use parking_lot::Mutex;
-use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::published::next_connection;
@@ -28,9 +28,6 @@ use crate::upstream::informer_shard::Shard;
 use crate::upstream::live::LiveClient;
 use crate::upstream::tls::{self, ALPN_INFORMER, ALPN_LIVE};
 use crate::upstream::{BoxError, RequestBody, UpstreamError};
-
-/// What is read of an answer that this crate itself asked for.
-const MAX_OWN_ANSWER: usize = 1 << 20;
 
 /// One connection generation of a cluster: made by its owner task, shared by all requests, closed once.
 pub struct Connection {
@@ -216,19 +213,6 @@ impl Connection {
         self.signals.epoch_ended();
     }
 
-    /// Whether the `kube-system` namespace has the uid it had when this connection was made; true where the credential
-    /// may not read it.
-    ///
-    /// # Errors
-    /// Why no answer came.
-    pub async fn is_same_cluster(&self) -> Result<bool, UpstreamError> {
-        let Some(known) = self.kube_system_uid.load_full() else {
-            return Ok(true);
-        };
-        let now = self.read_kube_system_uid().await?;
-        Ok(now.is_none_or(|now| now == *known))
-    }
-
     /// Path and query with nothing of the client's headers: what informers ask.
     pub fn informer_request(
         &self,
@@ -238,51 +222,6 @@ impl Connection {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_static(accept));
         self.request(Method::GET, path_and_query, headers, empty_body())
-    }
-
-    /// Asks `path`, reads the answer to its end so that the connection can be used again, and tells its status.
-    pub(crate) async fn probe(&self, path: &str) -> Result<StatusCode, UpstreamError> {
-        let answer = self.ask(path, "*/*").await?;
-        let status = answer.status();
-        let body = Limited::new(answer.into_body(), MAX_OWN_ANSWER);
-        // The status counts; whatever becomes of the body.
-        let _ = body.collect().await;
-        Ok(status)
-    }
-
-    /// The uid of `kube-system`; none where it cannot be read.
-    pub(crate) async fn read_kube_system_uid(&self) -> Result<Option<String>, UpstreamError> {
-        #[derive(Deserialize)]
-        struct Namespace {
-            metadata: Metadata,
-        }
-        #[derive(Deserialize)]
-        struct Metadata {
-            uid: String,
-        }
-        let path = "/api/v1/namespaces/kube-system";
-        let answer = self.ask(path, "application/json").await?;
-        let status = answer.status();
-        let body = Limited::new(answer.into_body(), MAX_OWN_ANSWER);
-        let body = body.collect().await.map_err(UpstreamError::Broken)?;
-        if status != StatusCode::OK {
-            return Ok(None);
-        }
-        let namespace: Option<Namespace> = serde_json::from_slice(&body.to_bytes()).ok();
-        Ok(namespace.map(|namespace| namespace.metadata.uid))
-    }
-
-    async fn ask(
-        &self,
-        path: &str,
-        accept: &'static str,
-    ) -> Result<Response<Incoming>, UpstreamError> {
-        let request = self.informer_request(path, accept);
-        check(&request)?;
-        let Some(client) = self.live.load_full() else {
-            return Err(UpstreamError::Connect("the connection is closed".into()));
-        };
-        client.send(request).await
     }
 
     pub(crate) fn set_kube_system_uid(&self, uid: Option<String>) {

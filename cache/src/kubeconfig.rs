@@ -57,18 +57,18 @@ fn load_with(
         match files.cluster(context, proxy_env) {
             Ok((endpoint, credential)) => {
                 let credential = without_on_plain_http(&name, &endpoint, credential);
-                let connect = connect.unwrap_or(if credential.runs_plugin() {
+                let usual = if credential.runs_plugin() {
                     ConnectPolicy::OnDemand
                 } else {
                     ConnectPolicy::Always
-                });
+                };
                 loaded.clusters.push(ClusterConfig {
                     name,
                     context: context.name.clone(),
                     endpoint,
                     credential,
                     timing: timing.clone(),
-                    connect,
+                    connect: connect.unwrap_or(usual),
                 });
             }
             Err(problems) => {
@@ -119,7 +119,7 @@ impl Files {
     fn file_of(&self, context: &str) -> &Path {
         self.file_of
             .get(context)
-            .map_or(Path::new(""), PathBuf::as_path)
+            .map_or_else(|| Path::new(""), PathBuf::as_path)
     }
 
     /// The contexts to use, each once.

@@ -2,6 +2,8 @@
 
 pub(crate) mod connector;
 pub(crate) mod error;
+#[cfg(test)]
+pub(crate) mod fake;
 pub(crate) mod heard;
 pub(crate) mod informer_shard;
 pub(crate) mod live;

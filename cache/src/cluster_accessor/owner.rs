@@ -11,11 +11,11 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use super::attempt::{self, Connected, Failure};
+use super::NotConnectedReason;
+use super::attempt::{self, Failure};
 use super::health::{Health, Next, Probe};
 use super::limit::ConnectLimit;
-use super::view::{Trouble, View, grace};
-use super::{ConnectionState, NotConnectedReason};
+use super::view::{Trouble, View};
 use crate::backoff::Backoff;
 use crate::cluster_config::{ClusterConfig, ConnectPolicy};
 use crate::connection::Connection;
@@ -61,25 +61,25 @@ enum State {
 }
 
 pub(super) struct Owner {
-    config: ClusterConfig,
-    connection: watch::Sender<Option<Arc<Connection>>>,
-    view: watch::Sender<View>,
+    pub(super) config: ClusterConfig,
+    pub(super) connection: watch::Sender<Option<Arc<Connection>>>,
+    pub(super) view: watch::Sender<View>,
     demand: Arc<Notify>,
     limit: ConnectLimit,
     credentials: Arc<CredentialSource>,
     /// The one that the connection speaks for, or the last one that failed.
-    credential: Credential,
-    backoff: Backoff,
+    pub(super) credential: Credential,
+    pub(super) backoff: Backoff,
     /// Connects that failed in a row.
-    failures: u32,
-    connected_before: bool,
+    pub(super) failures: u32,
+    pub(super) connected_before: bool,
     /// Of the last connection.
-    generation: u64,
-    epoch: u64,
+    pub(super) generation: u64,
+    pub(super) epoch: u64,
     /// Of the cluster that this epoch is about, where known.
-    uid: Option<String>,
+    pub(super) uid: Option<String>,
     /// The last trouble logged at `info`; the same one again is `debug`.
-    logged: Option<Trouble>,
+    pub(super) logged: Option<Trouble>,
 }
 
 impl Owner {
@@ -116,7 +116,7 @@ impl Owner {
             "the cluster was removed",
         );
         self.publish_disconnected(trouble, None);
-        info!(cluster = self.config.name, "removed");
+        debug!(cluster = self.config.name, "removed");
     }
 
     async fn live(&mut self) {
@@ -140,11 +140,7 @@ impl Owner {
 
     async fn connect(&mut self) -> State {
         let started = Instant::now();
-        self.view.send_modify(|view| {
-            view.state = ConnectionState::Connecting;
-            view.next_attempt = None;
-        });
-        debug!(cluster = self.config.name, "connecting");
+        self.publish_connecting();
         let outcome = attempt::connect(
             &self.config,
             &self.credentials,
@@ -159,65 +155,17 @@ impl Owner {
         }
     }
 
-    fn connected(&mut self, connected: Connected, started: Instant) -> Arc<Connection> {
-        let Connected {
-            mut connection,
-            credential,
-            uid,
-        } = connected;
-        if let (Some(before), Some(now)) = (&self.uid, &uid)
-            && before != now
-        {
-            self.epoch += 1;
-            connection.epoch = self.epoch;
-            warn!(
-                cluster = self.config.name,
-                epoch = self.epoch,
-                "another cluster than before"
-            );
-        }
-        // A uid that could not be read this time is still the one to compare with.
-        self.uid = uid.or(self.uid.take());
-        connection.set_kube_system_uid(self.uid.clone());
-        self.generation = connection.generation;
-        self.credential = credential;
-        self.failures = 0;
-        self.connected_before = true;
-        self.backoff.reset();
-        self.logged = None;
-        let connection = Arc::new(connection);
-        self.connection.send_replace(Some(Arc::clone(&connection)));
-        self.view.send_modify(|view| {
-            view.state = ConnectionState::Connected;
-            view.trouble = None;
-            view.next_attempt = None;
-            view.grace = grace(&self.config, true, 0);
-            view.count_probe(true);
-            view.outcomes += 1;
-        });
-        info!(
-            cluster = self.config.name,
-            generation = self.generation,
-            epoch = self.epoch,
-            elapsed = ?started.elapsed(),
-            "connected"
-        );
-        connection
-    }
-
     fn connect_failed(&mut self, failure: Failure, started: Instant) -> State {
         self.failures = self.failures.saturating_add(1);
         self.credential = failure.credential.clone().unwrap_or_default();
         let pause = self.backoff.next_pause();
         let until = Instant::now() + pause;
-        let grace = grace(&self.config, self.connected_before, self.failures);
+        self.log_trouble(&failure, Some(started.elapsed()), pause);
+        self.publish_disconnected(failure.trouble, Some(until));
         self.view.send_modify(|view| {
-            view.grace = grace;
             view.count_probe(false);
             view.outcomes += 1;
         });
-        self.log_trouble(&failure, Some(started.elapsed()), pause);
-        self.publish_disconnected(failure.trouble, Some(until));
         State::Disconnected(until)
     }
 
@@ -240,8 +188,7 @@ impl Owner {
             sleep_until(until).await;
         }
         if self.config.connect == ConnectPolicy::OnDemand && !self.connected_before {
-            // Nobody asks, so nobody dials; whoever asks next may wait for it as for any connect.
-            self.view.send_modify(|view| view.next_attempt = None);
+            self.publish_idle();
             self.demand.notified().await;
         }
         State::Connecting
@@ -321,48 +268,6 @@ impl Owner {
         async move { credentials.load(rejected).await }.boxed()
     }
 
-    /// Publishes what a probe told.
-    fn probed(&self, probe: &Probe, health: &Health, connection: &Connection) {
-        let ok = matches!(probe, Probe::Reachable);
-        if !ok {
-            debug!(
-                cluster = self.config.name,
-                reason = probe.describe(),
-                "probe failed"
-            );
-            // The next probe, and every request, dials anew: the old connections may lead to an instance that is gone
-            // while the address is fine.
-            if let Err(error) = connection.redial(false) {
-                warn!(cluster = self.config.name, error, "cannot dial anew");
-            }
-        }
-        let state = if health.is_degraded() {
-            ConnectionState::Degraded
-        } else {
-            ConnectionState::Connected
-        };
-        let mut before = state;
-        self.view.send_modify(|view| {
-            before = std::mem::replace(&mut view.state, state);
-            view.count_probe(ok);
-        });
-        if before != state {
-            match state {
-                ConnectionState::Degraded => info!(
-                    cluster = self.config.name,
-                    reason = probe.describe(),
-                    "degraded"
-                ),
-                ConnectionState::Pending
-                | ConnectionState::Connecting
-                | ConnectionState::Connected
-                | ConnectionState::Disconnected => {
-                    info!(cluster = self.config.name, "recovered");
-                }
-            }
-        }
-    }
-
     /// Uses a loaded credential and tells when to load the next one.
     fn loaded(
         &mut self,
@@ -423,45 +328,6 @@ impl Owner {
         State::Disconnected(until)
     }
 
-    /// The reason first, then the end of the connection: whoever finds none finds its reason.
-    fn publish_disconnected(&self, trouble: Trouble, until: Option<Instant>) {
-        self.view.send_modify(|view| {
-            view.state = ConnectionState::Disconnected;
-            view.trouble = Some(trouble);
-            view.next_attempt = until;
-            view.last_probe_ok = false;
-        });
-        if let Some(connection) = self.connection.send_replace(None) {
-            connection.close();
-        }
-    }
-
-    fn log_trouble(&mut self, failure: &Failure, elapsed: Option<Duration>, pause: Duration) {
-        let trouble = &failure.trouble;
-        let error = failure.error.as_ref().map(|error| chain_text(&**error));
-        // A cluster that stays down for the same reason is told of once.
-        if self.logged.as_ref() == Some(trouble) {
-            debug!(
-                cluster = self.config.name,
-                reason = trouble.reason.as_str(),
-                failures = self.failures,
-                retry_in = ?pause,
-                "still disconnected"
-            );
-            return;
-        }
-        info!(
-            cluster = self.config.name,
-            reason = trouble.reason.as_str(),
-            message = trouble.message,
-            error,
-            elapsed = elapsed.map(tracing::field::debug),
-            retry_in = ?pause,
-            "disconnected"
-        );
-        self.logged = Some(trouble.clone());
-    }
-
     /// Up to a tenth shorter than configured, so that clusters which connected together drift apart.
     fn interval(&self) -> Duration {
         let interval = self.config.timing.probe_interval;
@@ -486,18 +352,4 @@ async fn another_credential(credentials: &CredentialSource, last: &Credential) {
             return;
         }
     }
-}
-
-fn chain_text(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(source) = cause {
-        let next = source.to_string();
-        // Some print their source themselves.
-        if !text.contains(&next) {
-            text = format!("{text}: {next}");
-        }
-        cause = source.source();
-    }
-    text
 }

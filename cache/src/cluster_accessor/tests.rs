@@ -1,7 +1,26 @@
 //! An owner against real sockets.
 
+mod credentials;
+mod dialling;
+mod loss;
+mod proxies;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method};
+use http_body_util::BodyExt;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::view::View;
+use super::{ClusterAccessor, ConnectLimit, ConnectionState};
 use crate::cluster_config::{ClusterConfig, ConnectPolicy, ConnectionTiming, EndpointConfig};
+use crate::connection::{Connection, empty_body};
 use crate::credential::CredentialConfig;
+use crate::upstream::UpstreamError;
+use crate::upstream::fake::{FakeServer, within};
 
 /// A cluster at `server`, anonymous.
 pub(crate) fn config(server: &str) -> ClusterConfig {
@@ -19,4 +38,69 @@ pub(crate) fn config(server: &str) -> ClusterConfig {
         timing: ConnectionTiming::default(),
         connect: ConnectPolicy::Always,
     }
+}
+
+/// The cluster behind a fake server.
+fn config_of(server: &FakeServer) -> ClusterConfig {
+    let mut config = config(&server.url());
+    config.endpoint.certificate_authority = Some(server.authority.pem.clone().into_bytes());
+    config
+}
+
+/// An owner at work.
+struct Running {
+    accessor: Arc<ClusterAccessor>,
+    tasks: TaskTracker,
+}
+
+impl Running {
+    fn start(config: ClusterConfig) -> Self {
+        let tasks = TaskTracker::new();
+        let limit = ConnectLimit::new(4);
+        let shutdown = CancellationToken::new();
+        let accessor = ClusterAccessor::start(config, &limit, &tasks, &shutdown);
+        tasks.close();
+        Self { accessor, tasks }
+    }
+
+    async fn until(&self, is: impl Fn(&View) -> bool) -> View {
+        let mut view = self.accessor.view.clone();
+        within(view.wait_for(|view| is(view)))
+            .await
+            .unwrap()
+            .clone()
+    }
+
+    async fn connected(&self) -> Arc<Connection> {
+        self.until(|view| view.state == ConnectionState::Connected)
+            .await;
+        self.accessor.connected().await.unwrap()
+    }
+
+    async fn disconnected(&self) -> View {
+        self.until(|view| view.state == ConnectionState::Disconnected)
+            .await
+    }
+}
+
+async fn get(connection: &Connection, path: &str) -> Result<Bytes, UpstreamError> {
+    let headers = HeaderMap::new();
+    let request = connection.request(Method::GET, path, headers, empty_body());
+    let answer = connection.send_live(request).await?;
+    Ok(answer.into_body().collect().await.unwrap().to_bytes())
+}
+
+#[tokio::test]
+async fn removal_ends_the_task_and_the_connection() {
+    let server = FakeServer::start("127.0.0.1").await;
+    let running = Running::start(config_of(&server));
+    let connection = running.connected().await;
+    running.accessor.remove();
+    within(running.tasks.wait()).await;
+    assert!(connection.closed().is_cancelled());
+    let why = running.accessor.connected().await.unwrap_err();
+    assert_eq!(why.message, "the cluster was removed");
+    assert_eq!(why.next_attempt, None);
+    assert!(get(&connection, "/").await.is_err());
+    assert_eq!(connection.informer_shard().heard_ago(), Duration::MAX);
 }

@@ -43,16 +43,14 @@ impl UpstreamError {
                 Some(error) => format!("TLS failed: {}", tls_words(error)),
                 None => self.to_string(),
             },
-            Self::Connect(source) => match source.to_string() {
-                // The tunnel's own words name no address ("tunnel error: unsuccessful").
-                text if text.starts_with("tunnel error") || text.starts_with("SOCKS error") => {
-                    "the proxy to the server refused or broke the connection".to_owned()
-                }
-                _ => self.to_string(),
-            },
-            Self::Dns(_) | Self::Refused(_) | Self::ConnectTimeout | Self::Broken(_) => {
-                self.to_string()
+            Self::Connect(source) if is_proxy_failure(&**source) => {
+                "the proxy to the server refused or broke the connection".to_owned()
             }
+            Self::Dns(_)
+            | Self::Refused(_)
+            | Self::ConnectTimeout
+            | Self::Connect(_)
+            | Self::Broken(_) => self.to_string(),
         }
     }
 
@@ -131,6 +129,7 @@ fn is_handshake_alert(alert: rustls::AlertDescription) -> bool {
             | Alert::CertificateUnknown
             | Alert::UnknownCA
             | Alert::AccessDenied
+            | Alert::DecryptError
             | Alert::ProtocolVersion
             | Alert::InsufficientSecurity
             | Alert::CertificateRequired
@@ -150,7 +149,8 @@ fn tls_words(error: &rustls::Error) -> &'static str {
         rustls::Error::InvalidCertificate(Cert::NotValidYet | Cert::NotValidYetContext { .. }) => {
             "the server's certificate is not valid yet"
         }
-        rustls::Error::InvalidCertificate(Cert::UnknownIssuer) => {
+        // A CA made anew under its old name: the name fits, the signature does not.
+        rustls::Error::InvalidCertificate(Cert::UnknownIssuer | Cert::BadSignature) => {
             "the server's certificate is signed by an unknown authority"
         }
         rustls::Error::InvalidCertificate(_) => "the server's certificate is not acceptable",
@@ -160,6 +160,14 @@ fn tls_words(error: &rustls::Error) -> &'static str {
         rustls::Error::InvalidMessage(_) => "the server does not speak TLS",
         _ => "the handshake broke",
     }
+}
+
+/// hyper-util does not export these errors; their texts begin alike.
+fn is_proxy_failure(error: &(dyn Error + 'static)) -> bool {
+    chain(error).any(|cause| {
+        let text = cause.to_string();
+        text.starts_with("tunnel error") || text.starts_with("SOCKS error")
+    })
 }
 
 fn rustls_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {

@@ -1,5 +1,6 @@
 //! The client of live requests: HTTP/1.1, pooled.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Request, Response};
@@ -19,13 +20,13 @@ const POOL_MAX_IDLE: usize = 64;
 
 /// Sends live requests. Its connections die with it, those in use when their exchange ends.
 #[derive(Clone, Debug)]
-pub(crate) struct LiveClient(Client<Connector, RequestBody>);
+pub(crate) struct LiveClient(Arc<Client<Connector, RequestBody>>);
 
 impl LiveClient {
     /// A client with an empty pool.
     pub(crate) fn new(connector: Connector) -> Self {
         // `Host` is ours: byte for byte the kubeconfig's authority.
-        Self(
+        Self(Arc::new(
             Client::builder(TokioExecutor::new())
                 .pool_timer(TokioTimer::new())
                 .timer(TokioTimer::new())
@@ -34,7 +35,7 @@ impl LiveClient {
                 .retry_canceled_requests(true)
                 .set_host(false)
                 .build(connector),
-        )
+        ))
     }
 
     /// Sends a request; upgrades work on its response.

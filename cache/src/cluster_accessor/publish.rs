@@ -1,0 +1,190 @@
+//! What an owner tells everybody: the connection, the view of it, one log line per transition.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tracing::{debug, info, warn};
+
+use super::ConnectionState;
+use super::attempt::{Connected, Failure};
+use super::health::{Health, Probe};
+use super::owner::Owner;
+use super::view::{Trouble, grace};
+use crate::connection::Connection;
+
+impl Owner {
+    /// A connect is in flight.
+    pub(super) fn publish_connecting(&self) {
+        let grace = grace(&self.config, self.connected_before, self.failures);
+        self.view.send_modify(|view| {
+            view.state = ConnectionState::Connecting;
+            view.next_attempt = None;
+            view.grace = grace;
+        });
+        debug!(cluster = self.config.name, "connecting");
+    }
+
+    /// Nobody asks, so nobody dials; whoever asks next may wait for it as for any connect.
+    pub(super) fn publish_idle(&self) {
+        let grace = grace(&self.config, self.connected_before, self.failures);
+        self.view.send_modify(|view| {
+            view.next_attempt = None;
+            view.grace = grace;
+        });
+    }
+
+    /// A connect went well.
+    pub(super) fn connected(&mut self, connected: Connected, started: Instant) -> Arc<Connection> {
+        let Connected {
+            mut connection,
+            credential,
+            uid,
+        } = connected;
+        if let (Some(before), Some(now)) = (&self.uid, &uid)
+            && before != now
+        {
+            self.epoch += 1;
+            connection.epoch = self.epoch;
+            warn!(
+                cluster = self.config.name,
+                epoch = self.epoch,
+                "another cluster than before"
+            );
+        }
+        // A uid that could not be read this time is still the one to compare with.
+        self.uid = uid.or_else(|| self.uid.take());
+        connection.set_kube_system_uid(self.uid.clone());
+        self.generation = connection.generation;
+        self.credential = credential;
+        self.failures = 0;
+        self.connected_before = true;
+        self.backoff.reset();
+        self.logged = None;
+        let connection = Arc::new(connection);
+        self.connection.send_replace(Some(Arc::clone(&connection)));
+        self.view.send_modify(|view| {
+            view.state = ConnectionState::Connected;
+            view.trouble = None;
+            view.next_attempt = None;
+            view.count_probe(true);
+            view.outcomes += 1;
+        });
+        info!(
+            cluster = self.config.name,
+            generation = self.generation,
+            epoch = self.epoch,
+            elapsed = ?started.elapsed(),
+            "connected"
+        );
+        connection
+    }
+
+    /// Publishes what a probe told.
+    pub(super) fn probed(&self, probe: &Probe, health: &Health, connection: &Connection) {
+        let ok = matches!(probe, Probe::Reachable);
+        if !ok {
+            debug!(
+                cluster = self.config.name,
+                reason = probe.describe(),
+                "probe failed"
+            );
+        }
+        let dial_anew = match probe {
+            Probe::Reachable | Probe::Unauthorized => false,
+            Probe::TimedOut | Probe::Failed(_) => true,
+            Probe::ServerError(_) => health.is_degraded(),
+        };
+        if dial_anew {
+            // The next probe, and every request, dials anew: the old connections may lead to an instance that is gone
+            // while the address is fine.
+            if let Err(error) = connection.redial(false) {
+                warn!(cluster = self.config.name, error, "cannot dial anew");
+            }
+        }
+        let state = if health.is_degraded() {
+            ConnectionState::Degraded
+        } else {
+            ConnectionState::Connected
+        };
+        let mut before = state;
+        self.view.send_modify(|view| {
+            before = std::mem::replace(&mut view.state, state);
+            view.count_probe(ok);
+        });
+        if before != state {
+            match state {
+                ConnectionState::Degraded => info!(
+                    cluster = self.config.name,
+                    reason = probe.describe(),
+                    "degraded"
+                ),
+                ConnectionState::Pending
+                | ConnectionState::Connecting
+                | ConnectionState::Connected
+                | ConnectionState::Disconnected => {
+                    info!(cluster = self.config.name, "recovered");
+                }
+            }
+        }
+    }
+
+    /// The reason first, then the end of the connection: whoever finds none finds its reason.
+    pub(super) fn publish_disconnected(&self, trouble: Trouble, until: Option<Instant>) {
+        self.view.send_modify(|view| {
+            view.state = ConnectionState::Disconnected;
+            view.trouble = Some(trouble);
+            view.next_attempt = until;
+            view.last_probe_ok = false;
+            view.grace = Duration::ZERO;
+        });
+        if let Some(connection) = self.connection.send_replace(None) {
+            connection.close();
+        }
+    }
+
+    pub(super) fn log_trouble(
+        &mut self,
+        failure: &Failure,
+        elapsed: Option<Duration>,
+        pause: Duration,
+    ) {
+        let trouble = &failure.trouble;
+        let error = failure.error.as_ref().map(|error| chain_text(&**error));
+        // A cluster that stays down for the same reason is told of once.
+        if self.logged.as_ref() == Some(trouble) {
+            debug!(
+                cluster = self.config.name,
+                reason = trouble.reason.as_str(),
+                failures = self.failures,
+                retry_in = ?pause,
+                "still disconnected"
+            );
+            return;
+        }
+        info!(
+            cluster = self.config.name,
+            reason = trouble.reason.as_str(),
+            message = trouble.message,
+            error,
+            elapsed = elapsed.map(tracing::field::debug),
+            retry_in = ?pause,
+            "disconnected"
+        );
+        self.logged = Some(trouble.clone());
+    }
+}
+
+fn chain_text(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(source) = cause {
+        let next = source.to_string();
+        // Some print their source themselves.
+        if !text.contains(&next) {
+            text = format!("{text}: {next}");
+        }
+        cause = source.source();
+    }
+    text
+}

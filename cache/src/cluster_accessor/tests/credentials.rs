@@ -1,0 +1,208 @@
+//! As whom clusters are spoken to, and what happens when that changes.
+
+use std::path::Path;
+
+use super::*;
+use crate::cluster_accessor::NotConnectedReason;
+use crate::exec_plugin::ExecPluginConfig;
+
+fn exec(script: String) -> CredentialConfig {
+    CredentialConfig::Exec(ExecPluginConfig {
+        command: "sh".into(),
+        args: vec!["-c".to_owned(), script],
+        env: Vec::new(),
+        api_version: "client.authentication.k8s.io/v1".to_owned(),
+        install_hint: None,
+        cluster_info: None,
+    })
+}
+
+/// A plugin that prints the file as a token.
+fn prints_token_of(path: &Path) -> CredentialConfig {
+    exec(format!(
+        r#"printf '{{"apiVersion":"client.authentication.k8s.io/v1","status":{{"token":"%s"}}}}' "$(cat {})""#,
+        path.display()
+    ))
+}
+
+#[tokio::test]
+async fn a_client_certificate_is_shown_on_both_clients() {
+    let server = FakeServer::start("127.0.0.1").await;
+    let mut config = config_of(&server);
+    config.credential = server.authority.client_certificate("me");
+    let connection = Running::start(config).connected().await;
+    get(&connection, "/live").await.unwrap();
+    let shard = connection.informer_shard();
+    let request = connection.informer_request("/informer", "*/*");
+    connection.send_informer(&shard, request).await.unwrap();
+    for target in ["/live", "/informer"] {
+        assert!(server.asked(|seen| seen.target == target).await.certificate);
+    }
+}
+
+#[tokio::test]
+async fn a_client_certificate_of_a_stranger_is_a_tls_failure_and_was_not_sent() {
+    let server = FakeServer::start("127.0.0.1").await;
+    let mut config = config_of(&server);
+    config.credential = crate::upstream::fake::Authority::new().client_certificate("me");
+    // The server's reset may overtake its alert; a later connect tells.
+    let message = "TLS failed: the server did not accept the handshake or the client certificate";
+    Running::start(config)
+        .until(|view| {
+            let trouble = view.trouble.as_ref();
+            trouble.is_some_and(|trouble| trouble.message == message)
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn a_rejected_token_is_read_again_and_swapped_in_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("token");
+    std::fs::write(&path, "one\n").unwrap();
+    let server = FakeServer::start("127.0.0.1").await;
+    server.change(|script| script.accepted = Some("Bearer one".to_owned()));
+    let mut config = config_of(&server);
+    config.credential = CredentialConfig::TokenFile(path.clone());
+    let running = Running::start(config);
+    let connection = running.connected().await;
+
+    std::fs::write(&path, "two\n").unwrap();
+    server.change(|script| script.accepted = Some("Bearer two".to_owned()));
+    connection.credential_rejected();
+    server
+        .asked(|seen| {
+            seen.headers
+                .get("authorization")
+                .is_some_and(|a| a == "Bearer two")
+                && seen.target == "/readyz"
+        })
+        .await;
+    get(&connection, "/x").await.unwrap();
+    let seen = server.asked(|seen| seen.target == "/x").await;
+    assert_eq!(seen.headers["authorization"], "Bearer two");
+    assert!(!connection.closed().is_cancelled());
+    assert_eq!(running.connected().await.generation, 1);
+}
+
+#[tokio::test]
+async fn a_rejected_plugin_token_is_printed_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("token");
+    std::fs::write(&path, "one").unwrap();
+    let server = FakeServer::start("127.0.0.1").await;
+    server.change(|script| script.accepted = Some("Bearer one".to_owned()));
+    let mut config = config_of(&server);
+    config.credential = prints_token_of(&path);
+    let running = Running::start(config);
+    let connection = running.connected().await;
+    std::fs::write(&path, "two").unwrap();
+    server.change(|script| script.accepted = Some("Bearer two".to_owned()));
+    connection.credential_rejected();
+    server
+        .asked(|seen| {
+            seen.headers
+                .get("authorization")
+                .is_some_and(|a| a == "Bearer two")
+                && seen.target == "/readyz"
+        })
+        .await;
+    assert_eq!(running.connected().await.generation, 1);
+}
+
+#[tokio::test]
+async fn a_credential_that_stays_rejected_disconnects() {
+    let server = FakeServer::start("127.0.0.1").await;
+    let mut config = config_of(&server);
+    config.credential = CredentialConfig::Token("t".into());
+    let running = Running::start(config);
+    let connection = running.connected().await;
+    server.change(|script| script.accepted = Some("Bearer other".to_owned()));
+    connection.credential_rejected();
+    running.disconnected().await;
+    let why = running.accessor.connected().await.unwrap_err();
+    assert_eq!(why.reason, NotConnectedReason::CredentialInvalid);
+    assert_eq!(
+        why.message,
+        "the server does not accept the credential (401 Unauthorized)"
+    );
+    assert!(connection.closed().is_cancelled());
+}
+
+#[tokio::test]
+async fn a_token_file_that_appears_connects_before_the_backoff_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("token");
+    let server = FakeServer::start("127.0.0.1").await;
+    server.change(|script| script.accepted = Some("Bearer late".to_owned()));
+    let mut config = config_of(&server);
+    config.credential = CredentialConfig::TokenFile(path.clone());
+    config.timing.backoff_min = Duration::from_secs(600);
+    config.timing.backoff_max = Duration::from_secs(600);
+    let running = Running::start(config);
+    running.disconnected().await;
+    let why = running.accessor.connected().await.unwrap_err();
+    assert_eq!(why.reason, NotConnectedReason::CredentialMissing);
+    assert_eq!(
+        why.message,
+        "the token file cannot be read: entity not found"
+    );
+    assert_eq!(server.connections(), 0);
+    std::fs::write(&path, "late").unwrap();
+    running.connected().await;
+}
+
+#[tokio::test]
+async fn a_failing_plugin_is_told() {
+    let mut config = config("https://127.0.0.1:1");
+    config.credential = exec("echo no login >&2; exit 1".to_owned());
+    let running = Running::start(config);
+    running.disconnected().await;
+    let why = running.accessor.connected().await.unwrap_err();
+    assert_eq!(why.reason, NotConnectedReason::CredentialMissing);
+    assert_eq!(
+        why.message,
+        r#"the credential plugin "sh" failed (exit code 1): no login"#
+    );
+}
+
+#[tokio::test]
+async fn another_client_certificate_is_shown_on_new_connections_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let (certificate, key) = (dir.path().join("crt"), dir.path().join("key"));
+    let server = FakeServer::start("127.0.0.1").await;
+    let write = |name: &str| {
+        let (certificate_pem, key_pem) = server.authority.issue(name);
+        std::fs::write(&certificate, certificate_pem).unwrap();
+        std::fs::write(&key, key_pem).unwrap();
+    };
+    write("one");
+    let mut config = config_of(&server);
+    config.credential = CredentialConfig::ClientCertificateFiles {
+        certificate: certificate.clone(),
+        key: key.clone(),
+    };
+    let running = Running::start(config);
+    let connection = running.connected().await;
+    let shard = connection.informer_shard();
+    let informer = async |target: &str| {
+        let request = connection.informer_request(target, "*/*");
+        connection.send_informer(&shard, request).await.unwrap();
+        server.asked(|seen| seen.target == target).await.connection
+    };
+    let first = informer("/one").await;
+    assert_eq!(informer("/again").await, first);
+
+    write("two");
+    let probes = |seen: &Vec<crate::upstream::fake::Seen>| {
+        seen.iter().filter(|seen| seen.target == "/readyz").count()
+    };
+    let before = probes(&server.seen.borrow());
+    connection.credential_rejected();
+    let mut seen = server.seen.subscribe();
+    within(seen.wait_for(|seen| probes(seen) > before))
+        .await
+        .unwrap();
+    assert_ne!(informer("/two").await, first);
+    assert_eq!(running.connected().await.generation, 1);
+}

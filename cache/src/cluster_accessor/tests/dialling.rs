@@ -1,0 +1,194 @@
+//! How clusters are reached.
+
+use http::{HeaderMap, HeaderValue, Method, Version};
+use tokio::net::TcpListener;
+
+use super::*;
+use crate::cluster_accessor::NotConnectedReason;
+use crate::upstream::fake::Authority;
+
+async fn get_as_informer(connection: &Connection, path: &str) -> String {
+    let shard = connection.informer_shard();
+    let request = connection.informer_request(path, "application/json");
+    let answer = within(connection.send_informer(&shard, request))
+        .await
+        .unwrap();
+    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    String::from_utf8(body.to_vec()).unwrap()
+}
+
+#[tokio::test]
+async fn live_speaks_http_1_and_informers_http_2_behind_the_base_path() {
+    let server = FakeServer::start("127.0.0.1").await;
+    let mut config = config_of(&server);
+    config.endpoint.server = format!("{}/k8s/c1", server.url()).parse().unwrap();
+    config.credential = CredentialConfig::Token("t".into());
+    let connection = Running::start(config).connected().await;
+    assert_eq!((connection.generation, connection.epoch), (1, 1));
+
+    let mut headers = HeaderMap::new();
+    headers.insert("x-one", HeaderValue::from_static("1"));
+    headers.insert("authorization", HeaderValue::from_static("Bearer theirs"));
+    headers.insert("host", HeaderValue::from_static("proxy"));
+    let path = "/api/v1/pods?labelSelector=a%3Db&x=+";
+    let request = connection.request(Method::POST, path, headers, empty_body());
+    connection.send_live(request).await.unwrap();
+    let seen = server.asked(|seen| seen.method == Method::POST).await;
+    assert_eq!(seen.target, format!("/k8s/c1{path}"));
+    assert_eq!(seen.version, Version::HTTP_11);
+    assert_eq!(seen.headers["authorization"], "Bearer t");
+    assert_eq!(seen.headers["host"], server.address.to_string());
+    assert_eq!(seen.headers["x-one"], "1");
+
+    get_as_informer(&connection, "/api/v1/nodes").await;
+    let seen = server.asked(|seen| seen.target.ends_with("/nodes")).await;
+    assert_eq!(seen.target, "/k8s/c1/api/v1/nodes");
+    assert_eq!(seen.version, Version::HTTP_2);
+    assert_eq!(seen.headers["authorization"], "Bearer t");
+    assert_eq!(seen.headers["accept"], "application/json");
+    assert!(!seen.headers.contains_key("host"));
+    assert_eq!(seen.authority, Some(server.address.to_string()));
+}
+
+#[tokio::test]
+async fn a_path_that_climbs_out_of_the_base_path_is_not_sent() {
+    let server = FakeServer::start("127.0.0.1").await;
+    let mut config = config_of(&server);
+    config.endpoint.server = format!("{}/k8s/c1", server.url()).parse().unwrap();
+    let connection = Running::start(config).connected().await;
+    let error = get(&connection, "/../c2/api").await.unwrap_err();
+    assert!(!error.sent());
+    assert!(!server.seen.borrow().iter().any(|s| s.target.contains("c2")));
+}
+
+#[tokio::test]
+async fn eighty_informers_share_a_connection_and_dial_it_once() {
+    let server = FakeServer::start("127.0.0.1").await;
+    let connection = Running::start(config_of(&server)).connected().await;
+    let before = server.connections();
+    let shards: Vec<_> = (0..81).map(|_| connection.informer_shard()).collect();
+    let requests = shards.iter().map(|shard| {
+        let request = connection.informer_request("/x", "*/*");
+        connection.send_informer(shard, request)
+    });
+    for answer in within(futures_util::future::join_all(requests)).await {
+        answer.unwrap();
+    }
+    assert_eq!(server.connections() - before, 2);
+    drop(shards);
+    // All places are free again.
+    let _shards: Vec<_> = (0..160).map(|_| connection.informer_shard()).collect();
+    assert_eq!(server.connections() - before, 2);
+}
+
+#[tokio::test]
+async fn a_server_without_http_2_serves_informers_too() {
+    let server = FakeServer::start_with("127.0.0.1", &[b"http/1.1"]).await;
+    let connection = Running::start(config_of(&server)).connected().await;
+    assert_eq!(get_as_informer(&connection, "/nodes").await, "{}");
+    let seen = server.asked(|seen| seen.target == "/nodes").await;
+    assert_eq!(seen.version, Version::HTTP_11);
+    assert_eq!(seen.headers["host"], server.address.to_string());
+}
+
+#[tokio::test]
+async fn what_the_server_sends_is_stamped() {
+    let server = FakeServer::start("127.0.0.1").await;
+    let connection = Running::start(config_of(&server)).connected().await;
+    let shard = connection.informer_shard();
+    let request = || connection.informer_request("/x", "*/*");
+    connection.send_informer(&shard, request()).await.unwrap();
+    let silence = Duration::from_millis(20);
+    within(async {
+        while shard.heard_ago() < silence {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    connection.send_informer(&shard, request()).await.unwrap();
+    assert!(shard.heard_ago() < silence);
+}
+
+#[tokio::test]
+async fn a_plain_server_gets_no_credential() {
+    let server = FakeServer::start_plain().await;
+    let mut config = config(&server.url());
+    config.credential = CredentialConfig::Token("secret".into());
+    let connection = Running::start(config).connected().await;
+    get(&connection, "/x").await.unwrap();
+    get_as_informer(&connection, "/y").await;
+    for seen in server.seen.borrow().iter() {
+        assert!(!seen.headers.contains_key("authorization"), "{seen:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_server_name_is_the_one_configured() {
+    let server = FakeServer::start("inside.example").await;
+    let mut config = config_of(&server);
+    let running = Running::start(config.clone());
+    let view = running.disconnected().await;
+    assert_eq!(
+        view.trouble.unwrap().message,
+        "TLS failed: the server's certificate is for another name"
+    );
+    config.endpoint.tls_server_name = Some("inside.example".to_owned());
+    Running::start(config).connected().await;
+}
+
+#[tokio::test]
+async fn a_certificate_of_a_stranger_is_refused_unless_told_so() {
+    let server = FakeServer::start("127.0.0.1").await;
+    let mut config = config_of(&server);
+    config.endpoint.certificate_authority = Some(Authority::new().pem.into_bytes());
+    let running = Running::start(config.clone());
+    let view = running.disconnected().await;
+    assert_eq!(
+        view.trouble.unwrap().message,
+        "TLS failed: the server's certificate is signed by an unknown authority"
+    );
+    config.endpoint.certificate_authority = None;
+    config.endpoint.insecure_skip_tls_verify = true;
+    Running::start(config).connected().await;
+}
+
+#[tokio::test]
+async fn nobody_listening_and_no_such_name_are_told_apart() {
+    let address = {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        listener.local_addr().unwrap()
+    };
+    let running = Running::start(config(&format!("https://{address}")));
+    running.disconnected().await;
+    let why = running.accessor.connected().await.unwrap_err();
+    assert_eq!(why.reason, NotConnectedReason::ClusterNotConnected);
+    assert_eq!(why.message, "connection refused");
+    assert!(why.next_attempt.unwrap() <= Duration::from_secs(1));
+
+    let mut config = config("https://no-such-name.invalid");
+    // A resolver that is itself out of reach takes its time to say so.
+    config.timing.connect_timeout = Duration::from_secs(15);
+    let view = Running::start(config).disconnected().await;
+    assert_eq!(
+        view.trouble.unwrap().message,
+        "the name of the server did not resolve"
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_accepts_and_stays_mute_times_out() {
+    let server = FakeServer::start("127.0.0.1").await;
+    server.change(|script| script.mute = true);
+    let mut config = config_of(&server);
+    config.timing.connect_timeout = Duration::from_millis(200);
+    let view = Running::start(config).disconnected().await;
+    let message = view.trouble.unwrap().message;
+    assert!(
+        [
+            "timed out while connecting",
+            "the server did not answer in time"
+        ]
+        .contains(&&*message),
+        "{message}"
+    );
+}

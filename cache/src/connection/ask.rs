@@ -1,0 +1,72 @@
+//! What this crate itself asks a cluster: is it there, and which one is it.
+
+use http::{Response, StatusCode};
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
+use serde::Deserialize;
+
+use super::{Connection, check};
+use crate::upstream::UpstreamError;
+
+/// What is read of an answer.
+const MAX_ANSWER: usize = 1 << 20;
+
+impl Connection {
+    /// Whether the `kube-system` namespace has the uid it had when this connection was made; true where the credential
+    /// may not read it.
+    ///
+    /// # Errors
+    /// Why no answer came.
+    pub async fn is_same_cluster(&self) -> Result<bool, UpstreamError> {
+        let Some(known) = self.kube_system_uid.load_full() else {
+            return Ok(true);
+        };
+        let now = self.read_kube_system_uid().await?;
+        Ok(now.is_none_or(|now| now == *known))
+    }
+
+    /// Asks `path`, reads the answer to its end so that the connection can be used again, and tells its status.
+    pub(crate) async fn probe(&self, path: &str) -> Result<StatusCode, UpstreamError> {
+        let answer = self.ask(path, "*/*").await?;
+        let status = answer.status();
+        let body = Limited::new(answer.into_body(), MAX_ANSWER);
+        // The status counts; whatever becomes of the body.
+        let _ = body.collect().await;
+        Ok(status)
+    }
+
+    /// The uid of `kube-system`; none where it cannot be read.
+    pub(crate) async fn read_kube_system_uid(&self) -> Result<Option<String>, UpstreamError> {
+        #[derive(Deserialize)]
+        struct Namespace {
+            metadata: Metadata,
+        }
+        #[derive(Deserialize)]
+        struct Metadata {
+            uid: String,
+        }
+        let path = "/api/v1/namespaces/kube-system";
+        let answer = self.ask(path, "application/json").await?;
+        let status = answer.status();
+        let body = Limited::new(answer.into_body(), MAX_ANSWER);
+        let body = body.collect().await.map_err(UpstreamError::Broken)?;
+        if status != StatusCode::OK {
+            return Ok(None);
+        }
+        let namespace: Option<Namespace> = serde_json::from_slice(&body.to_bytes()).ok();
+        Ok(namespace.map(|namespace| namespace.metadata.uid))
+    }
+
+    async fn ask(
+        &self,
+        path: &str,
+        accept: &'static str,
+    ) -> Result<Response<Incoming>, UpstreamError> {
+        let request = self.informer_request(path, accept);
+        check(&request)?;
+        let Some(client) = self.live.load_full() else {
+            return Err(UpstreamError::Connect("the connection is closed".into()));
+        };
+        client.send(request).await
+    }
+}
