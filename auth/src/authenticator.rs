@@ -10,7 +10,8 @@ use crate::user::UserInfo;
 ///
 /// The token comes as `Authorization: Bearer <token>` or, from a browser that cannot set headers, as the WebSocket
 /// subprotocol `base64url.bearer.authorization.k8s.io.<token in base64url>` beside at least one other. Neither may
-/// travel on: [`strip_credentials`](crate::strip_credentials) takes both out of a request before it is forwarded.
+/// travel on to a cluster, which could read it or choose the subprotocol and so echo it: whoever forwards a request takes
+/// both out.
 pub struct Authenticator {
     // Digests are compared instead of tokens: how long a comparison takes then says nothing about the token.
     digest: [u8; 32],

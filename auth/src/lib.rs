@@ -13,5 +13,5 @@ mod bearer_token;
 mod user;
 
 pub use authenticator::{Authenticator, Unauthenticated};
-pub use bearer_token::{generate_token, strip_credentials};
+pub use bearer_token::generate_token;
 pub use user::UserInfo;

@@ -12,6 +12,7 @@ use fleetcache_cache::cluster_cache::ClusterCache;
 use fleetcache_cache::eviction::Fleet;
 use rustls::crypto::aws_lc_rs;
 use tokio::net::TcpListener;
+use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
@@ -35,14 +36,16 @@ pub struct App {
     admin_addr: SocketAddr,
     state_dir: StateDir,
     readiness: Readiness,
-    /// Listener and admin listener.
-    servers: TaskTracker,
+    /// The listener; ends when its connections have.
+    proxy: JoinHandle<()>,
+    /// The admin listener.
+    admin: JoinHandle<()>,
     /// The owners of clusters and their informers.
     cluster_tasks: TaskTracker,
     stop: Stop,
 }
 
-/// What ends the proxy, in the order of use. Each fires on drop.
+/// What ends the proxy, in the order of use. Each fires when it is dropped.
 #[derive(Debug)]
 struct Stop {
     draining: DropGuard,
@@ -88,12 +91,24 @@ impl App {
             .map(|name| (name.clone(), config.settings(name)))
             .collect();
 
+        let tls =
+            listener::tls_config(certificates).context("the serving certificate cannot be used")?;
+        let kubeconfig = ServingKubeconfig::new(
+            &listen.url(proxy_addr),
+            &ca_pem,
+            &token,
+            names.iter().map(String::as_str),
+        );
+        let path = state_dir.path().join(state_dir::KUBECONFIG);
+        state_dir::write_private(&path, kubeconfig.to_yaml().as_bytes())?;
+
+        // From here on nothing fails: what was started need not be stopped again.
         let (draining, stop_clusters, stop_admin) = (
             CancellationToken::new(),
             CancellationToken::new(),
             CancellationToken::new(),
         );
-        let (servers, cluster_tasks) = (TaskTracker::new(), TaskTracker::new());
+        let cluster_tasks = TaskTracker::new();
         let fleet = Fleet::start(config.informers(), &cluster_tasks, &stop_clusters);
         let clusters = ClusterCache::start(
             loaded.clusters,
@@ -122,33 +137,21 @@ impl App {
         }));
 
         let readiness = Readiness::default();
-        let admin_parts = Admin {
-            readiness: readiness.clone(),
-            scrape,
-        };
-        servers.spawn(admin::serve(admin, admin_parts, stop_admin.clone()));
+        let admin = tokio::spawn(admin::serve(
+            admin,
+            Admin {
+                readiness: readiness.clone(),
+                scrape,
+            },
+            stop_admin.clone(),
+        ));
         let service = move |request| {
             let handler = Arc::clone(&handler);
             async move { handler.handle(request).await }
         };
-        let tls =
-            listener::tls_config(certificates).context("the serving certificate cannot be used")?;
-        servers.spawn(listener::serve(
-            proxy,
-            tls,
-            Timeouts::default(),
-            service,
-            draining.clone(),
-        ));
-
-        let kubeconfig = ServingKubeconfig::new(
-            &listen.url(proxy_addr),
-            &ca_pem,
-            &token,
-            names.iter().map(String::as_str),
-        );
-        let path = state_dir.path().join(state_dir::KUBECONFIG);
-        state_dir::write_private(&path, kubeconfig.to_yaml().as_bytes())?;
+        let timeouts = Timeouts::default();
+        let serve = listener::serve(proxy, tls, timeouts, service, draining.clone());
+        let proxy = tokio::spawn(serve);
         readiness.ready();
         tracing::info!(
             %proxy_addr,
@@ -162,7 +165,8 @@ impl App {
             admin_addr,
             state_dir,
             readiness,
-            servers,
+            proxy,
+            admin,
             cluster_tasks,
             stop: Stop {
                 draining: draining.drop_guard(),
@@ -192,45 +196,29 @@ impl App {
         self.state_dir().join(state_dir::KUBECONFIG)
     }
 
-    /// Runs until `signal` resolves, then ends.
-    pub async fn run_until(self, signal: impl Future<Output = ()>) {
-        signal.await;
-        self.shutdown().await;
-    }
-
     /// Ends: `/readyz` fails, streams end, connections finish, clusters are let go, the admin port goes last.
     pub async fn shutdown(self) {
-        let Self {
-            readiness,
-            servers,
-            cluster_tasks,
-            stop,
-            state_dir: _held,
-            ..
-        } = self;
         tracing::info!("draining");
-        readiness.draining();
-        servers.close();
-        // Dropping a guard fires it. The listener's task ends when its connections have.
-        let (before, admin) = (servers.len(), stop.admin);
-        drop(stop.draining);
-        while servers.len() == before {
-            tokio::time::sleep(Duration::from_millis(5)).await;
+        self.readiness.draining();
+        // Dropping a guard fires it.
+        drop(self.stop.draining);
+        log_failure(self.proxy.await);
+        drop(self.stop.clusters);
+        self.cluster_tasks.close();
+        let ended = tokio::time::timeout(CLUSTERS_END, self.cluster_tasks.wait()).await;
+        if ended.is_err() {
+            let tasks = self.cluster_tasks.len();
+            tracing::warn!(tasks, "tasks of clusters did not end in time");
         }
-        drop(stop.clusters);
-        cluster_tasks.close();
-        if tokio::time::timeout(CLUSTERS_END, cluster_tasks.wait())
-            .await
-            .is_err()
-        {
-            tracing::warn!(
-                tasks = cluster_tasks.len(),
-                "tasks of clusters did not end in time"
-            );
-        }
-        drop(admin);
-        servers.wait().await;
+        drop(self.stop.admin);
+        log_failure(self.admin.await);
         tracing::info!("stopped");
+    }
+}
+
+fn log_failure(ended: Result<(), JoinError>) {
+    if let Err(err) = ended {
+        tracing::error!(error = %err, "a listener failed");
     }
 }
 
@@ -261,3 +249,6 @@ fn nothing_to_serve(rejected: &[String]) -> String {
     }
     format!("{advice} (not served: {})", rejected.join("; "))
 }
+
+#[cfg(test)]
+mod tests;

@@ -205,14 +205,19 @@ impl Config {
             return Err(mistakes);
         };
         let mut kubeconfigs = file.kubeconfigs;
-        if !args.kubeconfig.is_empty() {
-            kubeconfigs = vec![KubeconfigSource::of(args.kubeconfig.clone())];
+        // A variable that is set to nothing gives one empty value.
+        let mut given = args.kubeconfig.clone();
+        given.retain(|path| !path.as_os_str().is_empty());
+        let mut contexts = args.context.clone();
+        contexts.retain(|name| !name.is_empty());
+        if !given.is_empty() {
+            kubeconfigs = vec![KubeconfigSource::of(given)];
         } else if kubeconfigs.is_empty() {
             kubeconfigs = vec![KubeconfigSource::of(default_kubeconfigs(env))];
         }
-        if !args.context.is_empty() {
+        if !contexts.is_empty() {
             for source in &mut kubeconfigs {
-                source.contexts.clone_from(&args.context);
+                source.contexts.clone_from(&contexts);
             }
         }
         Ok(Self {

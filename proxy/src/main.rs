@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use clap::Parser as _;
 use fleetcache::app::App;
 use fleetcache::args::{Args, Command, ConfigCommand, KubeconfigArgs, ServeArgs};
@@ -42,33 +42,34 @@ fn serve(args: &ServeArgs) -> anyhow::Result<()> {
     let config = Config::from_args(args, &env)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
-        .build();
-    runtime
-        .context("cannot start the runtime")?
-        .block_on(async {
-            // Before anything is started: a signal that comes early must not be lost.
-            let mut terminate =
-                signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
-            let mut interrupt =
-                signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
-            let mut stop = async || {
-                tokio::select! {
-                    _ = terminate.recv() => {}
-                    _ = interrupt.recv() => {}
-                }
-            };
-            let app = tokio::select! {
-                app = App::start(config) => app?,
-                () = stop() => return Ok(()),
-            };
-            stop().await;
-            tokio::select! {
-                () = app.shutdown() => {}
-                // Whoever asks twice does not want to wait.
-                () = stop() => tracing::warn!("stopped at once by a second signal"),
-            }
-            Ok(())
-        })
+        .build()
+        .context("cannot start the runtime")?;
+    let done = runtime.block_on(run(config));
+    // A name look-up that hangs cannot be cancelled; it must not hold the process.
+    runtime.shutdown_background();
+    done
+}
+
+async fn run(config: Config) -> anyhow::Result<()> {
+    // Before anything is started: a signal that comes early must not be lost.
+    let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
+    let mut signalled = async || {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    };
+    let app = tokio::select! {
+        app = App::start(config) => app?,
+        () = signalled() => return Ok(()),
+    };
+    signalled().await;
+    tokio::select! {
+        () = app.shutdown() => Ok(()),
+        // Whoever asks twice does not want to wait.
+        () = signalled() => bail!("stopped by a second signal before all connections had ended"),
+    }
 }
 
 fn kubeconfig(args: KubeconfigArgs) -> anyhow::Result<()> {

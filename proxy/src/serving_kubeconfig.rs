@@ -126,7 +126,10 @@ impl ServingKubeconfig {
 
     /// As YAML.
     pub fn to_yaml(&self) -> String {
-        serde_saphyr::to_string(self).expect("strings and lists can be written as YAML")
+        // Long strings, such as the CA, would be folded: valid, but a burden to whoever looks with grep.
+        let options = serde_saphyr::ser_options! { prefer_block_scalars: false };
+        serde_saphyr::to_string_with_options(self, options)
+            .expect("strings and lists can be written as YAML")
     }
 
     /// Only some clusters (all where none are named), and with another URL of the proxy.
@@ -219,6 +222,9 @@ users:
         assert_eq!(it.to_yaml(), expect);
         let again = ServingKubeconfig::from_yaml(expect).unwrap();
         assert_eq!(again.to_yaml(), expect);
+        let long =
+            ServingKubeconfig::new("https://h:1", &"CA".repeat(200), "t", ["alpha"]).to_yaml();
+        assert_eq!(long.lines().count(), 17, "{long}");
     }
 
     #[test]
