@@ -141,10 +141,7 @@ impl Program {
             String::from_utf8_lossy(&output.stderr)
         );
         // Go leaves an output alone that is already what it would write; without a new date we would ask it every time.
-        File::options()
-            .append(true)
-            .open(path)?
-            .set_modified(SystemTime::now())?;
+        File::open(path)?.set_modified(SystemTime::now())?;
         Ok(())
     }
 }

@@ -6,7 +6,7 @@ mod ports;
 mod servers;
 
 use std::ops::Deref;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context as _, ensure};
 use rand::Rng as _;
@@ -396,9 +396,4 @@ pub fn random_name(prefix: &str) -> String {
         .map(|_| rng.random_range(b'a'..=b'z') as char)
         .collect();
     format!("{prefix}-{letters}")
-}
-
-/// Where a control plane's servers keep a file, for the tests of this module's parts.
-fn file(dir: &Path, name: &str) -> String {
-    dir.join(name).display().to_string()
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{file, ports};
+use super::ports;
 use crate::binaries::Program;
 use crate::process::Process;
 
@@ -153,4 +153,9 @@ pub(super) async fn spawn_kubelet(dir: &Path) -> anyhow::Result<Process> {
             .map(|(name, value)| format!("--{name}={value}")),
     );
     Process::spawn("kubelet", command, &dir.join("kubelet.log"))
+}
+
+/// Where the servers of a control plane keep a file, as a flag takes it.
+fn file(dir: &Path, name: &str) -> String {
+    dir.join(name).display().to_string()
 }

@@ -10,6 +10,9 @@
 
 mod aborts;
 mod control_plane;
+mod counts;
+mod epochs;
+mod fleet;
 mod kubectl;
 mod never_the_past;
 mod outage;

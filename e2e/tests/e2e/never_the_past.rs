@@ -2,13 +2,13 @@
 //! holds that write, on the writer's own connection and on any other.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fleetcache_e2e::client::{Answer, Client};
 use fleetcache_e2e::poll::{PATIENCE, wait_for};
 use serde_json::{Value, json};
 
+use crate::counts::Counts;
 use crate::pair::{Pair, warm};
 
 /// How many rounds each rule is tried. `FLEETCACHE_E2E_ROUNDS` makes it more for a night, or fewer for a look.
@@ -17,48 +17,6 @@ fn rounds() -> usize {
         .ok()
         .and_then(|rounds| rounds.parse().ok())
         .unwrap_or(1000)
-}
-
-/// Where the reads of a test were answered, by step.
-#[derive(Default)]
-struct Counts {
-    by_step: BTreeMap<&'static str, (AtomicU64, AtomicU64)>,
-}
-
-impl Counts {
-    fn of(steps: &[&'static str]) -> Self {
-        Self {
-            by_step: steps
-                .iter()
-                .map(|step| (*step, Default::default()))
-                .collect(),
-        }
-    }
-
-    fn count(&self, step: &'static str, answer: &Answer) {
-        let (cached, live) = &self.by_step[step];
-        if answer.is_hit() { cached } else { live }.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn cached(&self) -> u64 {
-        self.by_step
-            .values()
-            .map(|(cached, _)| cached.load(Ordering::Relaxed))
-            .sum()
-    }
-}
-
-impl fmt::Display for Counts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (step, (cached, live)) in &self.by_step {
-            let (cached, live) = (cached.load(Ordering::Relaxed), live.load(Ordering::Relaxed));
-            if cached + live == 0 {
-                continue;
-            }
-            writeln!(f, "{step:>28}: {cached:>6} cached {live:>6} live")?;
-        }
-        Ok(())
-    }
 }
 
 /// A writer, a reader, and a namespace whose ConfigMaps and pods are in the proxy's memory.

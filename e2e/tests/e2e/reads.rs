@@ -1,14 +1,16 @@
 //! Reads from memory are, byte for byte, what the apiserver would have answered; and everything else is what it did answer.
 
-use std::path::Path;
+mod answers;
+mod clients;
+
 use std::time::Duration;
 
 use fleetcache_e2e::client::{Answer, Client};
-use fleetcache_e2e::control_plane::random_name;
+use fleetcache_e2e::control_plane::{ControlPlane, Options, random_name};
 use fleetcache_e2e::poll::{PATIENCE, wait_for};
 use serde_json::{Value, json};
 
-use crate::pair::{Comparable, Pair, assert_same, compare, warm};
+use crate::pair::{Comparable, Pair, compare, connect, warm};
 
 /// Asks both sides until they agree, so that writes of other tests to the shared cluster cannot make them differ: the
 /// server is asked before and after the proxy, and only counts when it said the same twice.
@@ -245,315 +247,63 @@ pub(crate) async fn define_widgets(client: &Client, group: &str) -> String {
 }
 
 #[tokio::test]
-async fn options_of_a_list_are_understood_as_the_server_does() {
-    let pair = Pair::shared().await;
-    let namespace = pair.cluster.namespace("reads").await.unwrap();
-    let path = format!("/api/v1/namespaces/{namespace}/configmaps");
-    let mut versions = Vec::new();
-    for name in ["a", "b", "c", "d"] {
-        let object = create(&pair.direct, &path, configmap(name, name)).await;
-        versions.push(
-            object["metadata"]["resourceVersion"]
-                .as_str()
-                .unwrap()
-                .to_owned(),
-        );
-    }
-    warm(&pair.proxied, &path).await;
-    let last = versions.last().unwrap();
-    for query in [
-        "labelSelector=name%3Da".to_owned(),
-        "labelSelector=name+in+%28a%2Cc%29".to_owned(),
-        "labelSelector=name+notin+%28a%2Cc%29%2Ctest".to_owned(),
-        "labelSelector=%21test".to_owned(),
-        "labelSelector=none".to_owned(),
-        "fieldSelector=metadata.name%3Db".to_owned(),
-        "fieldSelector=metadata.name%21%3Db%2Cmetadata.namespace%3D".to_owned() + &namespace,
-        "limit=500".to_owned(),
-        format!("resourceVersion={last}"),
-        format!("resourceVersion={last}&resourceVersionMatch=NotOlderThan"),
-        format!("resourceVersion={}&resourceVersionMatch=Exact", versions[1]),
-        format!("resourceVersion={}&limit=1", versions[2]),
-        "resourceVersion=0&resourceVersionMatch=NotOlderThan".to_owned(),
-        "resourceVersion=0&limit=1".to_owned(),
-        "pretty=true".to_owned(),
-        "timeout=30s".to_owned(),
-        "unknown=1".to_owned(),
-    ] {
-        check_same(
-            &pair,
-            &format!("{path}?{query}"),
-            &[("accept", "application/json")],
+async fn a_default_added_to_a_schema_is_served() {
+    let cluster = ControlPlane::start(Options::named("alpha")).await.unwrap();
+    let (direct, proxied, _proxy) = connect(&cluster).await;
+    let definition = define_widgets(&direct, "outage.example.com").await;
+    let path = "/apis/outage.example.com/v1/namespaces/default/widgets";
+    let widget = json!({"apiVersion": "outage.example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"size": 1}});
+    direct.create(path, &widget).await.unwrap().ok().unwrap();
+    let before = warm(&proxied, path).await;
+
+    let property = json!({"spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {"colour": {"type": "string", "default": "blue"}}}});
+    let patch = json!([{"op": "replace", "path": "/spec/versions/0/schema/openAPIV3Schema/properties", "value": property}]);
+    let definition =
+        format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{definition}");
+    let headers = [("content-type", "application/json-patch+json")];
+    direct
+        .send(
+            http::Method::PATCH,
+            &definition,
+            &headers,
+            patch.to_string(),
         )
-        .await;
-    }
-    assert_eq!(
-        pages(&pair.direct, &path, 3).await,
-        pages(&pair.proxied, &path, 3).await
-    );
-}
-
-/// The names on each page.
-async fn pages(client: &Client, path: &str, limit: usize) -> Vec<Vec<String>> {
-    let mut pages = Vec::new();
-    let mut token = String::new();
-    loop {
-        let page = client
-            .get(&format!("{path}?limit={limit}&continue={token}"))
-            .await
-            .unwrap()
-            .ok()
-            .unwrap()
-            .json()
-            .unwrap();
-        let names = page["items"].as_array().unwrap().iter();
-        pages.push(
-            names
-                .map(|item| item["metadata"]["name"].as_str().unwrap().to_owned())
-                .collect(),
-        );
-        token = page["metadata"]["continue"]
-            .as_str()
-            .unwrap_or_default()
-            .to_owned();
-        if token.is_empty() {
-            return pages;
-        }
-    }
-}
-
-#[tokio::test]
-async fn other_encodings_are_the_servers_own() {
-    let pair = Pair::shared().await;
-    let namespace = pair.cluster.namespace("reads").await.unwrap();
-    let path = format!("/api/v1/namespaces/{namespace}/configmaps");
-    create(&pair.direct, &path, configmap("a", "x")).await;
-    warm(&pair.proxied, &path).await;
-    let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
-    let partial = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
-    let partial_list = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
-    for (path, accept) in [
-        (format!("{path}/a"), "application/yaml"),
-        (format!("{path}/a"), "application/vnd.kubernetes.protobuf"),
-        (format!("{path}/a"), partial),
-        (path.clone(), partial_list),
-        (path.clone(), "application/json;charset=utf-8"),
-        (path.clone(), "*/*"),
-        (path.clone(), "text/html"),
-        (path.clone(), "application/*"),
-        (
-            path.clone(),
-            "application/vnd.kubernetes.protobuf;as=Nonsense;g=meta.k8s.io;v=v1,application/json",
-        ),
-    ] {
-        check_same(&pair, &path, &[("accept", accept)]).await;
-    }
-    for path in [path.clone(), format!("{path}/a")] {
-        check_tables(&pair, &path, table).await;
-    }
-    let compressed = [("accept", "application/json"), ("accept-encoding", "gzip")];
-    check_same(&pair, &path, &compressed).await;
-}
-
-/// A table renders ages, so only those may differ.
-async fn check_tables(pair: &Pair, path: &str, accept: &str) {
-    wait_for("equal tables", Duration::from_secs(20), async || {
-        let mut tables = Vec::new();
-        for client in [&pair.direct, &pair.proxied] {
-            let mut table = client
-                .get_with(path, &[("accept", accept)])
-                .await?
-                .ok()?
-                .json()?;
-            let columns = table["columnDefinitions"]
-                .as_array()
-                .cloned()
-                .unwrap_or_default();
-            let age = columns.iter().position(|column| column["name"] == "Age");
-            for row in table["rows"].as_array_mut().into_iter().flatten() {
-                age.inspect(|&age| row["cells"][age] = "age".into());
-            }
-            table["metadata"]["resourceVersion"] = "?".into();
-            tables.push(table);
-        }
-        anyhow::ensure!(
-            tables[0]["kind"] == "Table" && tables[0] == tables[1],
-            "{} is not {}",
-            tables[0],
-            tables[1]
-        );
-        Ok(())
-    })
-    .await
-    .unwrap();
-}
-
-#[tokio::test]
-async fn errors_are_the_servers_own() {
-    let pair = Pair::shared().await;
-    let namespace = pair.cluster.namespace("reads").await.unwrap();
-    let path = format!("/api/v1/namespaces/{namespace}/configmaps");
-    warm(&pair.proxied, &path).await;
-    for path in [
-        format!("{path}/absent"),
-        format!("{path}?labelSelector=a%20b%20c"),
-        format!("{path}?fieldSelector=spec.x%3D1"),
-        format!("{path}?fieldSelector=nonsense"),
-        format!("{path}?resourceVersion=abc"),
-        format!("{path}/absent?resourceVersion=abc"),
-        format!("{path}?resourceVersionMatch=Exact"),
-        format!("{path}?resourceVersion=0&resourceVersionMatch=Exact"),
-        format!("{path}?resourceVersion=1&resourceVersionMatch=Sometimes"),
-        format!("{path}?continue=nonsense"),
-        format!("{path}?limit=-1"),
-        format!("{path}?limit=many"),
-        format!("{path}?sendInitialEvents=true"),
-        format!("{path}?watch=true&resourceVersion=abc"),
-        "/api/v1/nothings".to_owned(),
-        "/api/v2/configmaps".to_owned(),
-        "/apis/none.example.com/v1/things".to_owned(),
-        "/apis/apps/v1/namespaces/default/deployments/absent/scale".to_owned(),
-        "/nothing".to_owned(),
-        "//api/v1/configmaps".to_owned(),
-        "/api/v1/namespaces/default/configmaps/".to_owned(),
-        "/api/v1/namespaces//configmaps".to_owned(),
-        "/api/v1/namespaces/default/configmaps/%2e%2e".to_owned(),
-    ] {
-        check_same(&pair, &path, &[("accept", "application/json")]).await;
-    }
-}
-
-#[tokio::test]
-async fn discovery_is_equal() {
-    let pair = Pair::shared().await;
-    let aggregated =
-        "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
-    // Other tests define kinds meanwhile; that the two agree at one moment is what counts.
-    for (path, accept) in [
-        ("/api", "application/json"),
-        ("/apis", "application/json"),
-        ("/api", aggregated),
-        ("/apis", aggregated),
-        ("/api/v1", "application/json"),
-        ("/apis/apps/v1", "application/json"),
-        ("/version", "application/json"),
-        ("/openapi/v3", "application/json"),
-        ("/openapi/v3/api/v1", "application/json"),
-        ("/healthz", "*/*"),
-        ("/readyz?verbose", "*/*"),
-        ("/", "application/json"),
-    ] {
-        check_same(&pair, path, &[("accept", accept)]).await;
-    }
-}
-
-#[tokio::test]
-async fn a_client_go_program_sees_the_same() {
-    let pair = Pair::shared().await;
-    let namespace = pair.cluster.namespace("reads").await.unwrap();
-    for (client, scenario) in [
-        ("typed", "crud"),
-        ("dynamic", "crud"),
-        ("typed", "informer"),
-        ("dynamic", "informer"),
-        ("metadata", "informer"),
-    ] {
-        let run = async |kubeconfig: &Path| {
-            fleetcache_e2e::client_go::run(
-                kubeconfig,
-                pair.cluster.name(),
-                &namespace,
-                client,
-                scenario,
-            )
-            .await
-            .unwrap()
-        };
-        let direct = run(&pair.cluster.kubeconfig()).await;
-        // Twice: the first run is answered live for the most part and warms the proxy for the second.
-        for round in ["cold", "warm"] {
-            assert_eq!(
-                direct,
-                run(&pair.proxy.kubeconfig()).await,
-                "{client} {scenario}, {round}"
-            );
-        }
-    }
-}
-
-#[tokio::test]
-async fn a_watch_tells_the_same_events() {
-    let pair = Pair::shared().await;
-    let namespace = pair.cluster.namespace("reads").await.unwrap();
-    let path = format!("/api/v1/namespaces/{namespace}/configmaps");
-    create(&pair.direct, &path, configmap("before", "x")).await;
-    let list = warm(&pair.proxied, &path).await.json().unwrap();
-    let version = list["metadata"]["resourceVersion"].as_str().unwrap();
-    let query = format!("{path}?watch=true&resourceVersion={version}");
-    let mut direct = pair.direct.lines(&query).await.unwrap();
-    let mut proxied = pair.proxied.lines(&query).await.unwrap();
-    create(&pair.direct, &path, configmap("a", "<1>")).await;
-    pair.direct
-        .patch(&format!("{path}/a"), &json!({"data": {"value": "2"}}))
         .await
         .unwrap()
         .ok()
         .unwrap();
-    pair.direct
-        .delete(&format!("{path}/a"))
-        .await
-        .unwrap()
-        .ok()
-        .unwrap();
-    for kind in ["ADDED", "MODIFIED", "DELETED"] {
-        let (line, same) = (
-            direct.next().await.unwrap().unwrap(),
-            proxied.next().await.unwrap().unwrap(),
-        );
-        assert_eq!(
-            String::from_utf8_lossy(&line),
-            String::from_utf8_lossy(&same)
-        );
-        assert!(
-            line.starts_with(format!("{{\"type\":\"{kind}\"").as_bytes()),
-            "{}",
-            String::from_utf8_lossy(&line)
-        );
-    }
-}
 
-#[tokio::test]
-async fn an_unknown_cluster_is_not_found() {
-    let pair = Pair::shared().await;
-    let root = Client::new(&pair.proxy.root().unwrap()).unwrap();
-    let answer = root.get("/clusters/nowhere/api/v1/pods").await.unwrap();
-    let status = answer.json().unwrap();
+    for path in [path.to_owned(), format!("{path}/w")] {
+        wait_for(
+            "the default to be served from memory",
+            PATIENCE,
+            async || {
+                let (direct, proxied) = (
+                    direct.get(&path).await?.ok()?,
+                    proxied.get(&path).await?.ok()?,
+                );
+                anyhow::ensure!(
+                    direct.text().contains("blue"),
+                    "the server does not serve it yet"
+                );
+                compare(&Comparable::from(&direct), &Comparable::from(&proxied))
+                    .map_err(anyhow::Error::msg)?;
+                anyhow::ensure!(
+                    proxied.is_hit(),
+                    "not from memory: {}",
+                    proxied.cache_status()
+                );
+                Ok(())
+            },
+        )
+        .await
+        .unwrap();
+    }
+    let version =
+        |list: &Answer| list.json().unwrap()["items"][0]["metadata"]["resourceVersion"].clone();
     assert_eq!(
-        (answer.status.as_u16(), &status["reason"]),
-        (404, &json!("NotFound")),
-        "{status}"
-    );
-    assert_eq!(status["message"], "clusters \"nowhere\" not found");
-    let mut stranger = pair.proxy.context(pair.cluster.name()).unwrap();
-    stranger.credential = fleetcache_e2e::kubeconfig::Credential::Token("wrong".to_owned());
-    let answer = Client::new(&stranger)
-        .unwrap()
-        .get("/api/v1/pods")
-        .await
-        .unwrap();
-    let mut direct = pair
-        .cluster
-        .context(fleetcache_e2e::control_plane::User::Admin)
-        .unwrap();
-    direct.credential = stranger.credential;
-    let refused = Client::new(&direct)
-        .unwrap()
-        .get("/api/v1/pods")
-        .await
-        .unwrap();
-    assert_same(
-        "a wrong token",
-        &Comparable::from(&refused),
-        &Comparable::from(&answer),
+        version(&before),
+        version(&proxied.get(path).await.unwrap()),
+        "the object was written, so this proved nothing"
     );
 }
