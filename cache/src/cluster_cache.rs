@@ -84,3 +84,56 @@ impl ClusterCache {
         self.clusters.load().values().cloned().collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster_accessor::tests::config;
+
+    fn named(name: &str) -> ClusterConfig {
+        let mut config = config("https://127.0.0.1:1");
+        config.name = name.to_owned();
+        config
+    }
+
+    #[tokio::test]
+    async fn clusters_come_and_go_by_name() {
+        let tasks = TaskTracker::new();
+        let shutdown = CancellationToken::new();
+        let cache = ClusterCache::start(vec![named("b"), named("a")], 8, &tasks, &shutdown);
+        let names: Vec<_> = cache.all().iter().map(|c| c.name().to_owned()).collect();
+        assert_eq!(names, ["a", "b"]);
+        assert!(cache.get("c").is_none());
+        assert_eq!(cache.add(vec![named("b"), named("c")]), ["b"]);
+        let first = cache.get("c").unwrap();
+        assert!(cache.remove("c") && !cache.remove("c"));
+        assert!(cache.get("c").is_none());
+        assert!(cache.add(vec![named("c")]).is_empty());
+        assert!(!Arc::ptr_eq(&first, &cache.get("c").unwrap()));
+    }
+
+    #[tokio::test]
+    async fn names_that_come_and_go_a_thousand_times_leave_no_task() {
+        let tasks = TaskTracker::new();
+        let shutdown = CancellationToken::new();
+        let cache = ClusterCache::start(Vec::new(), 8, &tasks, &shutdown);
+        for _ in 0..1000 {
+            assert!(cache.add(vec![named("a")]).is_empty());
+            tokio::task::yield_now().await;
+            assert!(cache.remove("a"));
+        }
+        tasks.close();
+        crate::upstream::fake::within(tasks.wait()).await;
+        assert!(cache.all().is_empty());
+    }
+
+    #[tokio::test]
+    async fn all_owners_end_at_shutdown() {
+        let tasks = TaskTracker::new();
+        let shutdown = CancellationToken::new();
+        let _cache = ClusterCache::start(vec![named("a"), named("b")], 8, &tasks, &shutdown);
+        shutdown.cancel();
+        tasks.close();
+        crate::upstream::fake::within(tasks.wait()).await;
+    }
+}
