@@ -1,28 +1,17 @@
 //! Who is asking, and may they.
+//!
+//! This crate knows credentials and users. It never sees a cluster, a cache or a path.
+//!
+//! ```text
+//! authenticator   the headers of a request → its user, or nobody
+//! bearer_token    making a token, and finding the one a request carries
+//! user            who a user is
+//! ```
 
-/// Who asks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UserInfo {
-    /// The user's name.
-    pub name: String,
-    /// Groups the user belongs to.
-    pub groups: Vec<String>,
-}
+mod authenticator;
+mod bearer_token;
+mod user;
 
-/// Says who is asking.
-#[derive(Debug)]
-pub struct Authenticator {}
-
-impl Authenticator {
-    /// The user of a request, from its headers.
-    ///
-    /// # Errors
-    /// None of the credentials given is known.
-    pub fn authenticate(&self, _headers: &http::HeaderMap) -> Result<UserInfo, Unauthenticated> {
-        Err(Unauthenticated)
-    }
-}
-
-/// No credential that is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unauthenticated;
+pub use authenticator::{Authenticator, Unauthenticated};
+pub use bearer_token::{generate_token, strip_credentials};
+pub use user::UserInfo;

@@ -14,13 +14,13 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 pub(crate) use self::limit::ConnectLimit;
 use self::owner::Owner;
 use self::view::View;
 use crate::cluster_config::ClusterConfig;
 use crate::connection::Connection;
+use crate::eviction::Fleet;
 use crate::informers::Informers;
 
 /// Requests that may wait for one cluster's connect at once. They hold nothing but themselves; the bound keeps a burst of
@@ -112,11 +112,11 @@ pub struct ClusterAccessor {
 }
 
 impl ClusterAccessor {
-    /// Starts the owner task on `tasks`; it ends when the cluster is removed or `shutdown` fires.
+    /// Starts the owner task; it ends when the cluster is removed or `shutdown` fires.
     pub(crate) fn start(
         config: ClusterConfig,
         limit: &ConnectLimit,
-        tasks: &TaskTracker,
+        fleet: &Arc<Fleet>,
         shutdown: &CancellationToken,
     ) -> Arc<Self> {
         let (connection_tx, connection) = watch::channel(None);
@@ -126,7 +126,7 @@ impl ClusterAccessor {
         let accessor = Arc::new(Self {
             name: config.name.clone(),
             context: config.context.clone(),
-            informers: Informers::new(&config.name, connection.clone()),
+            informers: Informers::new(&config.name, fleet, connection.clone(), &removed),
             connection,
             view,
             demand: Arc::clone(&demand),
@@ -134,7 +134,7 @@ impl ClusterAccessor {
             removed: removed.clone(),
         });
         let owner = Owner::new(config, connection_tx, view_tx, demand, limit.clone());
-        tasks.spawn(owner.run(removed));
+        fleet.tasks().spawn(owner.run(removed));
         accessor
     }
 

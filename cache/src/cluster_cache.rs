@@ -6,10 +6,10 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use crate::cluster_accessor::{ClusterAccessor, ConnectLimit};
 use crate::cluster_config::ClusterConfig;
+use crate::eviction::Fleet;
 
 /// All clusters by name.
 #[derive(Debug)]
@@ -19,24 +19,24 @@ pub struct ClusterCache {
     /// Held while the map is replaced.
     changing: Mutex<()>,
     limit: ConnectLimit,
-    tasks: TaskTracker,
+    fleet: Arc<Fleet>,
     shutdown: CancellationToken,
 }
 
 impl ClusterCache {
-    /// Starts an owner task for each cluster on `tasks`; all end when `shutdown` fires. At most `max_connecting`
+    /// Starts an owner task for each cluster; all end when `shutdown` fires. At most `max_connecting`
     /// connects are in DNS or TLS at once. Of two clusters with one name the first is kept.
     pub fn start(
         clusters: Vec<ClusterConfig>,
         max_connecting: usize,
-        tasks: &TaskTracker,
+        fleet: &Arc<Fleet>,
         shutdown: &CancellationToken,
     ) -> Arc<Self> {
         let cache = Arc::new(Self {
             clusters: ArcSwap::default(),
             changing: Mutex::new(()),
             limit: ConnectLimit::new(max_connecting),
-            tasks: tasks.clone(),
+            fleet: Arc::clone(fleet),
             shutdown: shutdown.clone(),
         });
         cache.add(clusters);
@@ -54,8 +54,8 @@ impl ClusterCache {
                 continue;
             }
             let name = cluster.name.clone();
-            let (tasks, shutdown) = (&self.tasks, &self.shutdown);
-            let accessor = ClusterAccessor::start(cluster, &self.limit, tasks, shutdown);
+            let (fleet, shutdown) = (&self.fleet, &self.shutdown);
+            let accessor = ClusterAccessor::start(cluster, &self.limit, fleet, shutdown);
             map.insert(name, accessor);
         }
         self.clusters.store(Arc::new(map));

@@ -1,6 +1,7 @@
 //! The live handles of a reachable cluster.
 
 mod ask;
+mod published;
 mod signals;
 mod target;
 
@@ -17,6 +18,7 @@ use hyper::body::Incoming;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::published::next_connection;
 pub(crate) use self::signals::Signals;
 use self::target::{InvalidPath, Target};
 use crate::cluster_config::EndpointConfig;

@@ -1,18 +1,460 @@
-//! Which informers one cluster runs.
+//! Which informers one cluster runs: started by the reads that they could have answered, stopped when nobody reads.
 
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
-use crate::connection::Connection;
+use crate::backoff::Backoff;
+use crate::connection::{Connection, next_connection};
+use crate::eviction::Fleet;
+use crate::floor::Floor;
+use crate::gvr::{Gvr, Storage};
+use crate::informer::Informer;
+use crate::reflector::{Reflector, latest_resource_version, preferred_version};
+use crate::resource_version::ResourceVersion;
+
+/// GETs of a kind within [`GET_WINDOW`] that start its informer.
+const GETS_TO_START: usize = 3;
+
+/// See [`GETS_TO_START`].
+const GET_WINDOW: Duration = Duration::from_secs(60);
+
+/// Time for which a kind that cannot be cached is not tried again.
+const REFUSED_FOR: Duration = Duration::from_secs(60);
+
+/// Time after which the floor is checked against the cluster where a DELETED event has not come.
+const GONE_CHECKED_AFTER: Duration = Duration::from_secs(10);
+
+/// Whether a kind is kept in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CachePolicy {
+    /// From its first LIST, or the third GET in a minute.
+    OnDemand,
+    /// From the connect on.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// What the configuration says about informers, for all clusters.
+#[derive(Clone, Debug)]
+pub struct InformersConfig {
+    /// An informer that nobody reads for so long stops.
+    pub idle_timeout: Duration,
+    /// A kind with more objects stays live.
+    pub max_objects_per_kind: u64,
+    /// Bytes of objects that all clusters together may hold.
+    pub memory_limit: u64,
+    /// Kinds with a policy of their own, by group and resource.
+    pub resources: HashMap<(String, String), CachePolicy>,
+}
+
+impl Default for InformersConfig {
+    fn default() -> Self {
+        let never = [
+            ("", "secrets"),
+            ("", "events"),
+            ("events.k8s.io", "events"),
+            ("coordination.k8s.io", "leases"),
+        ];
+        Self {
+            idle_timeout: Duration::from_secs(30 * 60),
+            max_objects_per_kind: 100_000,
+            memory_limit: u64::MAX,
+            resources: never
+                .into_iter()
+                .map(|(group, resource)| {
+                    ((group.to_owned(), resource.to_owned()), CachePolicy::Never)
+                })
+                .collect(),
+        }
+    }
+}
+
+impl InformersConfig {
+    fn policy(&self, gvr: &Gvr) -> CachePolicy {
+        let key = (gvr.group.to_string(), gvr.resource.to_string());
+        self.resources
+            .get(&key)
+            .copied()
+            .unwrap_or(CachePolicy::OnDemand)
+    }
+
+    fn always(&self) -> impl Iterator<Item = &(String, String)> {
+        let always = self
+            .resources
+            .iter()
+            .filter(|(_, policy)| **policy == CachePolicy::Always);
+        always.map(|(kind, _)| kind)
+    }
+}
+
+/// What all reflectors of a cluster share.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub(crate) max_objects_per_kind: u64,
+    /// The server refuses streaming lists, or ignores what asks for them: lists are paged.
+    pages: AtomicBool,
+}
+
+impl Settings {
+    pub(crate) fn pages_lists(&self) -> bool {
+        self.pages.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn page_lists(&self) {
+        self.pages.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Why a kind is not kept in memory, where trying again at once would not help.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The credential may not list or watch it.
+    Forbidden,
+    /// It is not served, or not with list and watch.
+    NotListable,
+    /// It has more objects than `maxObjectsPerKind`.
+    TooManyObjects,
+    /// The memory limit is reached.
+    MemoryLimit,
+    /// Its lists are written in a form that would not be given back byte for byte.
+    UnknownForm,
+}
+
+impl Refusal {
+    /// The reason as written in logs and headers.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Forbidden => "forbidden",
+            Self::NotListable => "not-listable",
+            Self::TooManyObjects => "too-many-objects",
+            Self::MemoryLimit => "memory-limit",
+            Self::UnknownForm => "unknown-form",
+        }
+    }
+}
+
+/// What there is of a kind.
+#[derive(Clone, Debug)]
+pub enum Lookup {
+    /// Its informer, synced or not.
+    Informer(Arc<Informer>),
+    /// None yet; a read that was allowed may start it.
+    NotStarted,
+    /// The configuration says `never`.
+    Never,
+    /// It was tried, and stays live for a while.
+    Refused(Refusal),
+}
 
 /// The informers of one cluster. They outlive a connection: each waits for the next one and resumes.
 #[derive(Debug)]
-pub struct Informers {}
+pub struct Informers {
+    cluster: String,
+    fleet: Arc<Fleet>,
+    settings: Arc<Settings>,
+    connections: watch::Receiver<Option<Arc<Connection>>>,
+    removed: CancellationToken,
+    /// Held for a few look-ups, never across an await.
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    informers: HashMap<Gvr, Arc<Informer>>,
+    refused: HashMap<Gvr, (Refusal, Instant)>,
+    recent_gets: HashMap<Gvr, VecDeque<Instant>>,
+}
 
 impl Informers {
-    /// None running yet; `connection` tells when the cluster is connected.
-    pub fn new(_cluster: &str, _connection: watch::Receiver<Option<Arc<Connection>>>) -> Arc<Self> {
-        Arc::new(Self {})
+    /// None running yet; `connections` tells when the cluster is connected, `removed` when it is gone for good.
+    pub fn new(
+        cluster: &str,
+        fleet: &Arc<Fleet>,
+        connections: watch::Receiver<Option<Arc<Connection>>>,
+        removed: &CancellationToken,
+    ) -> Arc<Self> {
+        let informers = Arc::new(Self {
+            cluster: cluster.to_owned(),
+            fleet: Arc::clone(fleet),
+            settings: Arc::new(Settings {
+                max_objects_per_kind: fleet.config().max_objects_per_kind,
+                pages: AtomicBool::new(false),
+            }),
+            connections,
+            removed: removed.child_token(),
+            state: Mutex::default(),
+        });
+        fleet.enroll(&informers);
+        informers.warm();
+        informers
+    }
+
+    /// What there is of a kind.
+    pub fn lookup(&self, gvr: &Gvr) -> Lookup {
+        let state = self.state.lock();
+        if let Some(informer) = state.informers.get(gvr) {
+            return Lookup::Informer(Arc::clone(informer));
+        }
+        if self.fleet.config().policy(gvr) == CachePolicy::Never {
+            return Lookup::Never;
+        }
+        match state.refused.get(gvr) {
+            Some((refusal, until)) if *until > Instant::now() => Lookup::Refused(*refusal),
+            _ => Lookup::NotStarted,
+        }
+    }
+
+    /// A LIST or WATCH of a kind was allowed that its informer could have answered: starts it.
+    pub fn note_list(self: &Arc<Self>, gvr: &Gvr) {
+        if matches!(self.lookup(gvr), Lookup::NotStarted) {
+            self.start(gvr);
+        }
+    }
+
+    /// A GET of a kind was allowed that its informer could have answered: the third in a minute starts it.
+    pub fn note_get(self: &Arc<Self>, gvr: &Gvr) {
+        if !matches!(self.lookup(gvr), Lookup::NotStarted) {
+            return;
+        }
+        let now = Instant::now();
+        let enough = {
+            let mut state = self.state.lock();
+            // Names come from requests: only those of kinds that were answered 2xx get here, and only recent ones stay.
+            state.recent_gets.retain(|_, times| {
+                times
+                    .back()
+                    .is_some_and(|last| now.duration_since(*last) < GET_WINDOW)
+            });
+            let times = state.recent_gets.entry(gvr.clone()).or_default();
+            times.push_back(now);
+            times.retain(|at| now.duration_since(*at) < GET_WINDOW);
+            times.len() >= GETS_TO_START
+        };
+        if enough {
+            self.start(gvr);
+        }
+    }
+
+    /// Starts the informer of a kind unless it runs.
+    fn start(self: &Arc<Self>, gvr: &Gvr) {
+        if !self.fleet.has_room() {
+            self.refuse(gvr, Refusal::MemoryLimit);
+            return;
+        }
+        let informer = {
+            let mut state = self.state.lock();
+            if state.informers.contains_key(gvr) {
+                return;
+            }
+            state.recent_gets.remove(gvr);
+            state.refused.remove(gvr);
+            let sibling = state.of_storage(&gvr.storage());
+            let floor = sibling.map_or_else(Arc::default, |sibling| Arc::clone(sibling.floor()));
+            let informer = Arc::new(Informer::new(
+                gvr.clone(),
+                floor,
+                self.removed.child_token(),
+            ));
+            state.informers.insert(gvr.clone(), Arc::clone(&informer));
+            informer
+        };
+        tracing::info!(cluster = self.cluster, gvr = %gvr, "informer started");
+        let informers = Arc::clone(self);
+        let reflector = Reflector::new(Arc::clone(&informer), Arc::clone(&self.settings));
+        let span = tracing::info_span!("informer", cluster = self.cluster, gvr = %gvr);
+        let run = async move {
+            let refusal = reflector.run(informers.connections.clone()).await;
+            informers.forget(&informer);
+            if let Some(refusal) = refusal {
+                informers.refuse(&informer.gvr, refusal);
+            }
+        };
+        self.fleet.tasks().spawn(run.instrument(span));
+    }
+
+    fn refuse(&self, gvr: &Gvr, refusal: Refusal) {
+        let now = Instant::now();
+        let mut state = self.state.lock();
+        state.refused.retain(|_, (_, until)| *until > now);
+        state
+            .refused
+            .insert(gvr.clone(), (refusal, now + REFUSED_FOR));
+    }
+
+    /// Removes an informer that has ended, unless another has taken its place.
+    fn forget(&self, informer: &Arc<Informer>) {
+        let mut state = self.state.lock();
+        if state
+            .informers
+            .get(&informer.gvr)
+            .is_some_and(|known| Arc::ptr_eq(known, informer))
+        {
+            state.informers.remove(&informer.gvr);
+        }
+    }
+
+    /// Stops an informer: it is gone from the look-up at once, its task ends by itself.
+    pub(crate) fn stop(&self, informer: &Arc<Informer>, reason: &str) {
+        tracing::info!(cluster = self.cluster, gvr = %informer.gvr, reason, "informer stopped");
+        self.forget(informer);
+        informer.stopped().cancel();
+    }
+
+    /// All informers, in no order.
+    pub fn all(&self) -> Vec<Arc<Informer>> {
+        self.state.lock().informers.values().cloned().collect()
+    }
+
+    /// The floor of a storage, if an informer of it starts or runs.
+    pub fn floor(&self, storage: &Storage) -> Option<Arc<Floor>> {
+        self.of_storage(storage)
+            .map(|informer| Arc::clone(informer.floor()))
+    }
+
+    /// Whether an informer of a storage holds an object of that key, readable or not.
+    pub fn holds(&self, storage: &Storage, key: &str) -> bool {
+        let of_storage = |informer: &&Arc<Informer>| informer.gvr.storage() == *storage;
+        let state = self.state.lock();
+        state
+            .informers
+            .values()
+            .filter(of_storage)
+            .any(|informer| informer.holds(key))
+    }
+
+    /// A write whose effect is not known: reads of the storage go live until a version taken live from now on is in
+    /// its floor.
+    pub fn unconfirmed(self: &Arc<Self>, storage: &Storage, epoch: u64) {
+        let Some(informer) = self.of_storage(storage) else {
+            return;
+        };
+        if informer.floor().unconfirmed(epoch) {
+            self.check_floor(&informer, epoch, Duration::ZERO, move |floor, now| {
+                floor.confirmed(epoch, now)
+            });
+        }
+    }
+
+    /// An object is known to be deleted, though its answer told no version. Where its DELETED event does not come, a
+    /// version taken live tells whether it will.
+    pub fn gone(self: &Arc<Self>, storage: &Storage, epoch: u64, key: &str, uid: &str) {
+        let Some(informer) = self.of_storage(storage) else {
+            return;
+        };
+        let uid = uid.to_owned();
+        informer.floor().gone(epoch, key, &uid);
+        if informer.floor().is_gone(epoch, &uid) {
+            self.check_floor(&informer, epoch, GONE_CHECKED_AFTER, move |floor, now| {
+                floor.gone_checked(epoch, &uid, now);
+            });
+        }
+    }
+
+    fn of_storage(&self, storage: &Storage) -> Option<Arc<Informer>> {
+        self.state.lock().of_storage(storage)
+    }
+
+    /// Takes the newest version of a kind live, as soon as that is possible, and tells its floor.
+    fn check_floor(
+        self: &Arc<Self>,
+        informer: &Arc<Informer>,
+        epoch: u64,
+        after: Duration,
+        tell: impl FnOnce(&Floor, ResourceVersion) + Send + 'static,
+    ) {
+        let (informers, informer) = (Arc::clone(self), Arc::clone(informer));
+        self.fleet.tasks().spawn(async move {
+            let check = async {
+                tokio::time::sleep(after).await;
+                if let Some(now) = informers.latest_version(&informer, epoch).await {
+                    tell(informer.floor(), now);
+                }
+            };
+            // A stopped informer's floor has no reader.
+            informer.stopped().run_until_cancelled(check).await;
+        });
+    }
+
+    /// The newest version of a kind, tried until it is known; `None` where the epoch is over.
+    async fn latest_version(&self, informer: &Informer, epoch: u64) -> Option<ResourceVersion> {
+        let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
+        let mut connections = self.connections.clone();
+        loop {
+            let connection = next_connection(&mut connections).await?;
+            if connection.epoch != epoch {
+                return None;
+            }
+            let shard = connection.informer_shard();
+            let asked = latest_resource_version(&connection, &shard, &informer.gvr);
+            match connection.closed().run_until_cancelled(asked).await {
+                Some(Ok(now)) => return Some(now),
+                Some(Err(error)) => {
+                    tracing::debug!(cluster = self.cluster, gvr = %informer.gvr, error = %error.chain(), "newest version not known yet");
+                    tokio::time::sleep(backoff.next_pause()).await;
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Starts the informers of the kinds that are always kept, on the first connection.
+    fn warm(self: &Arc<Self>) {
+        let always: Vec<(String, String)> = self.fleet.config().always().cloned().collect();
+        if always.is_empty() {
+            return;
+        }
+        let informers = Arc::clone(self);
+        self.fleet.tasks().spawn(async move {
+            let removed = informers.removed.clone();
+            removed
+                .run_until_cancelled(informers.start_all(&always))
+                .await;
+        });
+    }
+
+    async fn start_all(self: &Arc<Self>, kinds: &[(String, String)]) {
+        let mut connections = self.connections.clone();
+        let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
+        let mut left: Vec<_> = kinds.to_vec();
+        while !left.is_empty() {
+            let Some(connection) = next_connection(&mut connections).await else {
+                return;
+            };
+            let shard = connection.informer_shard();
+            let mut failed = Vec::new();
+            for (group, resource) in left {
+                match preferred_version(&connection, &shard, &group).await {
+                    Ok(version) => self.start(&Gvr::new(&group, &version, &resource)),
+                    Err(error) => {
+                        tracing::debug!(cluster = self.cluster, group, resource, error = %error.chain(), "kind not started yet");
+                        failed.push((group, resource));
+                    }
+                }
+            }
+            left = failed;
+            if !left.is_empty() {
+                tokio::time::sleep(backoff.next_pause()).await;
+            }
+        }
+    }
+}
+
+impl State {
+    fn of_storage(&self, storage: &Storage) -> Option<Arc<Informer>> {
+        let mut informers = self.informers.values();
+        // The resource alone tells most kinds apart, without building a storage for each.
+        let found = informers.find(|known| {
+            known.gvr.resource == storage.resource && known.gvr.storage() == *storage
+        });
+        found.cloned()
     }
 }

@@ -43,6 +43,8 @@ pub enum Error {
     UpstreamTimeout {
         /// The cluster.
         cluster: String,
+        /// Whether the request may have changed something.
+        outcome_unknown: bool,
     },
     /// Too many requests in flight to the cluster.
     #[error("too many requests in flight to cluster {cluster:?}")]
@@ -59,7 +61,59 @@ pub enum Error {
     /// Nothing is served under that path.
     #[error("no such path")]
     NotFound,
+    /// The method is one that a cluster cannot be sent: CONNECT names no path.
+    #[error("method not allowed")]
+    MethodNotAllowed,
     /// Something that must not happen did.
     #[error("internal error")]
     Internal,
+}
+
+impl Error {
+    /// Whether the request may have changed something all the same.
+    pub fn outcome_unknown(&self) -> bool {
+        match self {
+            Self::ConnectionEnded {
+                outcome_unknown, ..
+            }
+            | Self::Upstream {
+                outcome_unknown, ..
+            }
+            | Self::UpstreamTimeout {
+                outcome_unknown, ..
+            } => *outcome_unknown,
+            Self::ClusterNotFound { .. }
+            | Self::ClusterNotConnected { .. }
+            | Self::TooManyRequests { .. }
+            | Self::Unauthenticated
+            | Self::ImpersonationRefused
+            | Self::NotFound
+            | Self::MethodNotAllowed
+            | Self::Internal => false,
+        }
+    }
+}
+
+/// What went wrong, in one word: the `reason` of metrics and of `details.causes[]`.
+pub fn cause(error: &Error) -> &'static str {
+    match error {
+        Error::ClusterNotFound { .. } => "ClusterNotFound",
+        Error::ClusterNotConnected { why, .. } => why.reason.as_str(),
+        Error::ConnectionEnded { .. } => "ConnectionEnded",
+        Error::Upstream { source, .. } => match source {
+            UpstreamError::Dns(_) => "NameNotResolved",
+            UpstreamError::Refused(_) => "ConnectionRefused",
+            UpstreamError::ConnectTimeout => "ConnectTimeout",
+            UpstreamError::Tls(_) => "TLSFailed",
+            UpstreamError::Connect(_) => "ConnectFailed",
+            UpstreamError::Broken(_) => "ConnectionBroken",
+        },
+        Error::UpstreamTimeout { .. } => "UpstreamTimeout",
+        Error::TooManyRequests { .. } => "TooManyRequests",
+        Error::Unauthenticated => "Unauthorized",
+        Error::ImpersonationRefused => "ImpersonationRefused",
+        Error::NotFound => "NotFound",
+        Error::MethodNotAllowed => "MethodNotAllowed",
+        Error::Internal => "InternalError",
+    }
 }

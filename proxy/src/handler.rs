@@ -1,17 +1,30 @@
 //! The data path: one request, read top to bottom.
 
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fleetcache_auth::Authenticator;
+use fleetcache_cache::cluster_accessor::ClusterAccessor;
 use fleetcache_cache::cluster_cache::ClusterCache;
-use http::{Request, Response};
+use fleetcache_cache::connection::Connection;
+use fleetcache_cache::informer::Scope;
+use http::{HeaderValue, Method, Request, Response};
 use hyper::body::Incoming;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::body::Body;
-use crate::metrics::Metrics;
+use crate::cached;
+use crate::decision::{self, CachedRead, Freshness, LiveReason};
+use crate::draining;
+use crate::error::{Error, cause};
+use crate::live::{self, LiveRequest};
+use crate::metrics::{Metrics, Source};
+use crate::observe::Observation;
+use crate::request_info::{RequestInfo, ResourcePath, Verb};
+use crate::status;
 
 /// What the data path is told by the configuration, per cluster.
 #[derive(Clone, Debug)]
@@ -22,12 +35,6 @@ pub struct ClusterSettings {
     pub watch_disconnect_grace: Duration,
     /// Requests in flight to the cluster, watches, exec and logs apart.
     pub max_in_flight: usize,
-}
-
-/// Answers requests.
-pub struct Handler {
-    #[expect(dead_code, reason = "skeleton")]
-    parts: HandlerParts,
 }
 
 /// What a handler needs.
@@ -46,14 +53,277 @@ pub struct HandlerParts {
     pub draining: CancellationToken,
 }
 
+/// Answers requests.
+pub struct Handler {
+    parts: HandlerParts,
+    clusters: HashMap<String, ClusterLimits>,
+}
+
+/// The limits of one cluster.
+struct ClusterLimits {
+    settings: ClusterSettings,
+    in_flight: Arc<Semaphore>,
+}
+
+/// An answer, where it came from, and why.
+struct Outcome {
+    response: Response<Body>,
+    source: Source,
+    live: Option<LiveReason>,
+}
+
 impl Handler {
     /// A handler over its parts.
     pub fn new(parts: HandlerParts) -> Self {
-        Self { parts }
+        let limits = |cluster: &Arc<ClusterAccessor>| {
+            let settings = (parts.settings)(cluster.name());
+            let in_flight = Arc::new(Semaphore::new(settings.max_in_flight));
+            (
+                cluster.name().to_owned(),
+                ClusterLimits {
+                    settings,
+                    in_flight,
+                },
+            )
+        };
+        let clusters = parts.clusters.all().iter().map(limits).collect();
+        Self { parts, clusters }
     }
 
-    /// Answers one request; never fails and never panics outwards.
-    pub async fn handle(&self, _request: Request<Incoming>) -> Response<Body> {
-        unimplemented!("skeleton")
+    /// Answers one request: times it, counts it, and writes its line in the access log.
+    pub async fn handle(&self, request: Request<Incoming>) -> Response<Body> {
+        let started = Instant::now();
+        let method = request.method().clone();
+        let target = request
+            .uri()
+            .path_and_query()
+            .map_or("/", |target| target.as_str())
+            .to_owned();
+        let audit_id = status::audit_id(request.headers());
+        let info = RequestInfo::parse(&method, &target);
+        let outcome = match &info {
+            Some(info) => self.try_handle(info, request, &audit_id).await,
+            None => match self.parts.authenticator.authenticate(request.headers()) {
+                Ok(_) => Err(Error::NotFound),
+                Err(_) => Err(Error::Unauthenticated),
+            },
+        };
+        let outcome = outcome.unwrap_or_else(|error| {
+            tracing::debug!(error = %error, "request failed");
+            self.parts.metrics.fast_fail(cause(&error));
+            let mut response = status::response(&error);
+            set_header(&mut response, "audit-id", audit_id);
+            Outcome {
+                response,
+                source: Source::Local,
+                live: None,
+            }
+        });
+        self.record(info.as_ref(), &target, &outcome, started.elapsed());
+        outcome.response
     }
+
+    async fn try_handle(
+        &self,
+        info: &RequestInfo<'_>,
+        request: Request<Incoming>,
+        audit_id: &HeaderValue,
+    ) -> Result<Outcome, Error> {
+        // 1 where to: silently, so that nobody learns names without a credential
+        let cluster = self.parts.clusters.get(info.cluster);
+        // 2 who is asking → 401
+        let _user = self
+            .parts
+            .authenticator
+            .authenticate(request.headers())
+            .map_err(|_| Error::Unauthenticated)?;
+        if request
+            .headers()
+            .keys()
+            .any(|name| name.as_str().starts_with("impersonate-"))
+        {
+            return Err(Error::ImpersonationRefused);
+        }
+        let cluster = cluster.ok_or_else(|| Error::ClusterNotFound {
+            cluster: info.cluster.to_owned(),
+        })?;
+        // 3 reachable? waits for nothing but a connect in flight, and not long → 503
+        let connection = cluster
+            .connected()
+            .await
+            .map_err(|why| Error::ClusterNotConnected {
+                cluster: info.cluster.to_owned(),
+                why,
+            })?;
+        // 4 from memory?
+        let read = decision::cacheable(info, request.headers());
+        let reason = match read {
+            Ok((resource, read)) => {
+                match from_memory(&cluster, &connection, resource, read).await {
+                    Ok(mut response) => {
+                        set_header(&mut response, "audit-id", audit_id.clone());
+                        set_header(
+                            &mut response,
+                            "cache-status",
+                            HeaderValue::from_static("fleetcache; hit"),
+                        );
+                        return Ok(Outcome {
+                            response,
+                            source: Source::Cached,
+                            live: None,
+                        });
+                    }
+                    Err(reason) => reason,
+                }
+            }
+            Err(reason) => reason,
+        };
+        // 5 live: the cluster itself authorizes and answers
+        let mut response = self.forward(&cluster, &connection, info, request).await?;
+        let detail = format!(
+            "fleetcache; fwd={}; detail={}",
+            reason.forward(),
+            reason.as_str()
+        );
+        if let Ok(detail) = HeaderValue::try_from(detail) {
+            set_header(&mut response, "cache-status", detail);
+        }
+        if response.status().is_success() {
+            start_informer(&cluster, info, reason);
+        }
+        Ok(Outcome {
+            response,
+            source: Source::Live,
+            live: Some(reason),
+        })
+    }
+
+    async fn forward(
+        &self,
+        cluster: &ClusterAccessor,
+        connection: &Arc<Connection>,
+        info: &RequestInfo<'_>,
+        request: Request<Incoming>,
+    ) -> Result<Response<Body>, Error> {
+        let limits = self.clusters.get(cluster.name()).ok_or(Error::Internal)?;
+        let long_running = info.is_long_running();
+        let permit = if long_running {
+            None
+        } else {
+            let permit = Arc::clone(&limits.in_flight).try_acquire_owned();
+            Some(permit.map_err(|_| Error::TooManyRequests {
+                cluster: info.cluster.to_owned(),
+            })?)
+        };
+        let observation = Observation::of(info, cluster.informers(), connection.epoch);
+        self.parts.metrics.upstream_request(info.verb.as_str());
+        let live = LiveRequest {
+            cluster: info.cluster,
+            path_and_query: &info.path_and_query,
+            long_running,
+            watch: info.verb == Verb::Watch,
+            read_only: matches!(
+                *request.method(),
+                Method::GET | Method::HEAD | Method::OPTIONS
+            ),
+            request_timeout: limits.settings.request_timeout,
+            watch_disconnect_grace: limits.settings.watch_disconnect_grace,
+        };
+        let answer = live::forward(connection, live, request, &self.parts.tunnels).await;
+        drop(permit);
+        let answer = answer.map(|response| {
+            if long_running {
+                response.map(|body| draining::until(&self.parts.draining, body))
+            } else {
+                response
+            }
+        });
+        match (answer, observation) {
+            (Ok(response), Some(observation)) => Ok(observation.answer(response)),
+            (Err(error), Some(observation)) if !error.outcome_unknown() => {
+                observation.not_sent();
+                Err(error)
+            }
+            (answer, _) => answer,
+        }
+    }
+
+    fn record(
+        &self,
+        info: Option<&RequestInfo<'_>>,
+        target: &str,
+        outcome: &Outcome,
+        elapsed: Duration,
+    ) {
+        let verb = info.map_or("get", |info| info.verb.as_str());
+        let resource = info
+            .and_then(|info| info.resource.as_ref())
+            .map_or("", |resource| &resource.gvr.resource);
+        let code = outcome.response.status();
+        self.parts
+            .metrics
+            .request(verb, resource, outcome.source, code.as_u16(), elapsed);
+        if let Some(reason) = outcome.live {
+            self.parts.metrics.live(reason.as_str());
+        }
+        tracing::debug!(
+            target: "access",
+            cluster = info.map_or("", |info| info.cluster),
+            verb,
+            // The path alone: a query may carry what a log should not.
+            path = target.split('?').next().unwrap_or_default(),
+            code = code.as_u16(),
+            source = outcome.source.as_str(),
+            reason = outcome.live.map_or("", LiveReason::as_str),
+            elapsed = ?elapsed,
+            "request"
+        );
+    }
+}
+
+/// Answers from the kind's informer, or says why it cannot.
+async fn from_memory(
+    cluster: &ClusterAccessor,
+    connection: &Connection,
+    resource: &ResourcePath<'_>,
+    read: CachedRead,
+) -> Result<Response<Body>, LiveReason> {
+    let informer = decision::informer(cluster.informers().lookup(&resource.gvr))?;
+    let scope = Scope {
+        namespace: resource.namespace.is_some(),
+        name: resource.name.is_some(),
+    };
+    let snapshot = match read.freshness {
+        Freshness::Any => informer.read_any(connection.generation, scope)?,
+        Freshness::Latest => {
+            informer
+                .read_latest((connection.generation, connection.epoch), scope)
+                .await?
+        }
+    };
+    cached::answer(resource, read, &snapshot, informer.age())
+}
+
+/// A request that an informer of its kind could have answered was allowed: it may start one.
+fn start_informer(cluster: &ClusterAccessor, info: &RequestInfo<'_>, reason: LiveReason) {
+    let Some(resource) = info
+        .resource
+        .as_ref()
+        .filter(|resource| resource.subresource.is_none())
+    else {
+        return;
+    };
+    match info.verb {
+        Verb::List if reason == LiveReason::NotStarted => {
+            cluster.informers().note_list(&resource.gvr)
+        }
+        Verb::Get if reason == LiveReason::NotStarted => {
+            cluster.informers().note_get(&resource.gvr)
+        }
+        _ => {}
+    }
+}
+
+fn set_header(response: &mut Response<Body>, name: &'static str, value: HeaderValue) {
+    response.headers_mut().insert(name, value);
 }

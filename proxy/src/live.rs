@@ -1,15 +1,40 @@
 //! A request that goes to its cluster and its answer, both streamed.
+//!
+//! Nothing is buffered and nothing is rewritten but headers (see [`forwarded_headers`]) and redirects (see
+//! [`location`]). Dropping the future or the answer's body ends the request upstream, so a client that goes away takes
+//! its request with it.
 
+use std::future::{Future, pending};
 use std::sync::Arc;
 use std::time::Duration;
 
+use fleetcache_cache::cluster_accessor::{NotConnected, NotConnectedReason};
 use fleetcache_cache::connection::Connection;
-use http::{Request, Response};
-use hyper::body::Incoming;
+use fleetcache_cache::upstream::{RequestBody, UpstreamError};
+use http::header::{LOCATION, TRANSFER_ENCODING};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
+use http_body_util::BodyExt;
+use hyper::body::{Body as _, Incoming};
+use hyper::ext::ReasonPhrase;
 use tokio_util::task::TaskTracker;
 
-use crate::body::Body;
+use crate::body::{Body, empty};
 use crate::error::Error;
+use crate::forwarded_headers::{self, Forwarding};
+use crate::{location, upgrade};
+
+mod answer_body;
+mod client_body;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
+mod unauthorized;
+mod upstream;
+
+use answer_body::AnswerBody;
+use client_body::ClientBody;
+use upstream::Upstream;
 
 /// A live request, told apart by what may be done with it.
 #[derive(Debug)]
@@ -35,10 +60,158 @@ pub struct LiveRequest<'a> {
 /// # Errors
 /// What the proxy answers instead.
 pub async fn forward(
-    _connection: &Arc<Connection>,
-    _live: LiveRequest<'_>,
-    _request: Request<Incoming>,
-    _tunnels: &TaskTracker,
+    connection: &Arc<Connection>,
+    live: LiveRequest<'_>,
+    request: Request<Incoming>,
+    tunnels: &TaskTracker,
 ) -> Result<Response<Body>, Error> {
-    unimplemented!("skeleton")
+    exchange(connection, &live, request, tunnels).await
+}
+
+/// [`forward`], over anything that can send.
+async fn exchange<U: Upstream>(
+    upstream: &Arc<U>,
+    live: &LiveRequest<'_>,
+    mut request: Request<Incoming>,
+    tunnels: &TaskTracker,
+) -> Result<Response<Body>, Error> {
+    // Its target is an authority and no path, so there is nothing below `/clusters/<name>` that it could mean.
+    if request.method() == Method::CONNECT {
+        return Err(Error::MethodNotAllowed);
+    }
+    let client_upgrade = upgrade::requested(&mut request);
+    let (parts, body) = request.into_parts();
+    let mut headers = forwarded_headers::request(
+        &parts.headers,
+        Forwarding {
+            read_only: live.read_only,
+            upgrade: client_upgrade.is_some(),
+        },
+    );
+    announce_length(&body, &mut headers);
+    let (body, client_failed) = ClientBody::new(body);
+    let request = upstream.request(
+        parts.method,
+        live.path_and_query,
+        headers,
+        body.boxed_unsync(),
+    );
+    let uri = request.uri().clone();
+
+    let answer = wait_for_answer(upstream, live, request)
+        .await
+        .inspect_err(|error| {
+            // A body that the client never finished says nothing about the cluster.
+            if matches!(error, Error::Upstream { .. }) && !client_failed.get() {
+                upstream.suspect();
+            }
+        })?;
+
+    if answer.status() == StatusCode::UNAUTHORIZED {
+        if unauthorized::is_about_the_proxy(live, answer.headers()) {
+            upstream.credential_rejected();
+            return Err(credential_rejected(live.cluster));
+        }
+        // Whoever said it, a probe tells whether the proxy's own credential still works.
+        upstream.suspect();
+    }
+
+    let headers = answer_headers(&answer, live, &uri);
+    let reason = answer.extensions().get::<ReasonPhrase>().cloned();
+    let status = answer.status();
+    let body = if status == StatusCode::SWITCHING_PROTOCOLS {
+        let Some(client) = client_upgrade else {
+            return Err(not_asked_for(live));
+        };
+        upgrade::tunnel(live.cluster, client, answer, tunnels);
+        empty()
+    } else {
+        // An error answer to a watch is a Status of known length like any other.
+        let grace = (live.watch && status == StatusCode::OK).then_some(live.watch_disconnect_grace);
+        AnswerBody::new(live.cluster, answer.into_body(), upstream, grace).boxed_unsync()
+    };
+
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    *response.headers_mut() = headers;
+    if let Some(reason) = reason {
+        response.extensions_mut().insert(reason);
+    }
+    Ok(response)
+}
+
+/// Waits until the cluster answered, was disconnected, or took too long.
+async fn wait_for_answer<U: Upstream>(
+    upstream: &Arc<U>,
+    live: &LiveRequest<'_>,
+    request: Request<RequestBody>,
+) -> Result<Response<Incoming>, Error> {
+    let cluster = || live.cluster.to_owned();
+    let outcome_unknown = !live.read_only;
+    tokio::select! {
+        // An answer that is there already wins.
+        biased;
+        answer = Box::pin(upstream.send_live(request)) => answer.map_err(|source| Error::Upstream {
+            cluster: cluster(),
+            outcome_unknown: outcome_unknown && source.sent(),
+            source,
+        }),
+        () = upstream.closed().cancelled() => Err(Error::ConnectionEnded { cluster: cluster(), outcome_unknown }),
+        () = too_slow(live) => Err(Error::UpstreamTimeout { cluster: cluster(), outcome_unknown }),
+    }
+}
+
+fn too_slow(live: &LiveRequest<'_>) -> impl Future<Output = ()> + use<> {
+    let limit = (!live.long_running).then_some(live.request_timeout);
+    async move {
+        match limit {
+            Some(limit) => tokio::time::sleep(limit).await,
+            None => pending().await,
+        }
+    }
+}
+
+/// Says that a body of unknown length follows. hyper takes a GET or HEAD without any length for one without a body.
+fn announce_length(body: &Incoming, headers: &mut HeaderMap) {
+    if !body.is_end_stream() && body.size_hint().exact().is_none() {
+        headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+    }
+}
+
+fn answer_headers(answer: &Response<Incoming>, live: &LiveRequest<'_>, uri: &Uri) -> HeaderMap {
+    let upgraded = answer.status() == StatusCode::SWITCHING_PROTOCOLS;
+    let mut headers = forwarded_headers::response(answer.headers(), upgraded);
+    let rewritten = headers
+        .get(LOCATION)
+        .and_then(|location| location.to_str().ok())
+        .and_then(|location| {
+            let upstream = location::Upstream::of(uri, live.path_and_query)?;
+            location::rewrite(location, live.cluster, upstream)
+        })
+        .and_then(|location| HeaderValue::try_from(location).ok());
+    if let Some(location) = rewritten {
+        headers.insert(LOCATION, location);
+    }
+    headers
+}
+
+/// The client's own credential was accepted: a 401 would make it look for a fault where there is none.
+fn credential_rejected(cluster: &str) -> Error {
+    Error::ClusterNotConnected {
+        cluster: cluster.to_owned(),
+        why: NotConnected {
+            reason: NotConnectedReason::CredentialInvalid,
+            message: "the server does not accept the proxy's credential".to_owned(),
+            next_attempt: None,
+        },
+    }
+}
+
+/// A 101 to a request without `Upgrade`: what follows is no HTTP, and nobody would read it.
+fn not_asked_for(live: &LiveRequest<'_>) -> Error {
+    Error::Upstream {
+        cluster: live.cluster.to_owned(),
+        outcome_unknown: !live.read_only,
+        source: UpstreamError::Broken("switched protocols without being asked".into()),
+    }
 }

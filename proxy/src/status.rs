@@ -1,11 +1,314 @@
 //! From the proxy's own errors to `metav1.Status`: the only mapping.
+//!
+//! Clients match on these words, so they are the apiserver's own: its reasons, its sentences, its key order, and the
+//! newline at the end. What only an operator should read (addresses, TLS details) is in the log and never here.
 
-use http::Response;
+use std::time::Duration;
 
-use crate::body::Body;
-use crate::error::Error;
+use fleetcache_cache::cluster_accessor::{NotConnected, NotConnectedReason};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use serde::Serialize;
 
-/// The answer for an error: a JSON Status in the apiserver's own words and key order.
-pub fn response(_error: &Error) -> Response<Body> {
-    unimplemented!("skeleton")
+use crate::body::{Body, full};
+use crate::error::{Error, cause};
+
+/// The header that names a request in the audit logs of whoever handled it.
+pub const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
+
+/// Said in addition to the cause where a write got no answer.
+const OUTCOME_UNKNOWN: &str = "OutcomeUnknown";
+
+/// The answer for an error: a JSON Status in the apiserver's own words and key order. Its `Audit-ID` is a fresh one,
+/// for the caller to overwrite with [`audit_id`] of the request.
+pub fn response(error: &Error) -> Response<Body> {
+    let failure = Failure::from(error);
+    let mut response = Response::new(full(failure.to_json()));
+    *response.status_mut() = failure.code;
+    let headers = response.headers_mut();
+    headers.insert(AUDIT_ID, mint());
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if failure.code == StatusCode::FORBIDDEN {
+        headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    }
+    // Only here: client-go repeats any 429 or 5xx that carries the header, up to ten times. A 503 with it would turn an
+    // answer in milliseconds into a minute of waiting.
+    if failure.code == StatusCode::TOO_MANY_REQUESTS {
+        headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    response
 }
+
+/// The `Audit-ID` of an answer: the request's own, as it is, or a fresh one.
+pub fn audit_id(request: &HeaderMap) -> HeaderValue {
+    match request.get(AUDIT_ID) {
+        Some(given) if !given.is_empty() => given.clone(),
+        _ => mint(),
+    }
+}
+
+/// A random (version 4) UUID.
+fn mint() -> HeaderValue {
+    let random: u128 = rand::random();
+    let bits = random & !(0xf << 76) & !(0x3 << 62) | (0x4 << 76) | (0x2 << 62);
+    let hex = format!("{bits:032x}");
+    let uuid = [
+        &hex[..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..],
+    ]
+    .join("-");
+    HeaderValue::try_from(uuid).expect("hexadecimal digits and dashes are a header value")
+}
+
+/// What differs between one failure and another.
+struct Failure {
+    code: StatusCode,
+    reason: &'static str,
+    message: String,
+    details: Option<Details>,
+}
+
+impl From<&Error> for Failure {
+    fn from(error: &Error) -> Self {
+        match error {
+            Error::ClusterNotFound { cluster } => Self {
+                code: StatusCode::NOT_FOUND,
+                reason: "NotFound",
+                message: format!("clusters {cluster:?} not found"),
+                details: Some(Details::of(cluster)),
+            },
+            Error::ClusterNotConnected { cluster, why } => not_connected(cluster, why),
+            Error::ConnectionEnded {
+                cluster,
+                outcome_unknown,
+            } => no_answer(
+                error,
+                cluster,
+                *outcome_unknown,
+                format!("the connection to cluster {cluster:?} ended before the answer"),
+            ),
+            Error::Upstream {
+                cluster,
+                outcome_unknown,
+                source,
+            } => no_answer(
+                error,
+                cluster,
+                *outcome_unknown,
+                format!("cluster {cluster:?} did not answer: {source}"),
+            ),
+            Error::UpstreamTimeout {
+                cluster,
+                outcome_unknown,
+            } => timeout(
+                error,
+                cluster,
+                *outcome_unknown,
+                &format!("cluster {cluster:?} did not answer in time"),
+            ),
+            Error::TooManyRequests { cluster } => Self {
+                code: StatusCode::TOO_MANY_REQUESTS,
+                reason: "TooManyRequests",
+                message: format!(
+                    "too many requests in flight to cluster {cluster:?}, please try again later"
+                ),
+                details: Some(Details {
+                    retry_after_seconds: Some(1),
+                    ..Details::of(cluster)
+                }),
+            },
+            Error::Unauthenticated => Self {
+                code: StatusCode::UNAUTHORIZED,
+                reason: "Unauthorized",
+                message: "Unauthorized".to_owned(),
+                details: None,
+            },
+            Error::ImpersonationRefused => Self {
+                code: StatusCode::FORBIDDEN,
+                reason: "Forbidden",
+                message: "forbidden: requests with Impersonate-* headers are not served".to_owned(),
+                details: Some(Details::default()),
+            },
+            Error::NotFound => Self {
+                code: StatusCode::NOT_FOUND,
+                reason: "NotFound",
+                message: "the server could not find the requested resource".to_owned(),
+                details: Some(Details::default()),
+            },
+            Error::MethodNotAllowed => Self {
+                code: StatusCode::METHOD_NOT_ALLOWED,
+                reason: "MethodNotAllowed",
+                message: "the server does not allow this method on the requested resource"
+                    .to_owned(),
+                details: Some(Details::default()),
+            },
+            Error::Internal => Self {
+                code: StatusCode::INTERNAL_SERVER_ERROR,
+                reason: "InternalError",
+                message: "Internal error occurred: the proxy failed to answer".to_owned(),
+                details: Some(Details {
+                    causes: vec![Cause {
+                        reason: None,
+                        message: Some("the proxy failed to answer"),
+                    }],
+                    ..Details::default()
+                }),
+            },
+        }
+    }
+}
+
+/// The cluster is down, in words that name it, the cause and the next attempt.
+fn not_connected(cluster: &str, why: &NotConnected) -> Failure {
+    let mut message = format!("cluster {cluster:?} is not connected: {}", why.message);
+    let next = why.next_attempt.map(whole_seconds);
+    if let Some(seconds) = next {
+        message += &format!("; next attempt in {seconds}s");
+    }
+    let retry_after_seconds = match why.reason {
+        // Nothing is planned, because the first connect is under way: it takes about a second where it works.
+        NotConnectedReason::ClusterStarting => next.or(Some(1)),
+        NotConnectedReason::ClusterNotConnected
+        | NotConnectedReason::CredentialInvalid
+        | NotConnectedReason::CredentialMissing => next,
+    };
+    Failure {
+        code: StatusCode::SERVICE_UNAVAILABLE,
+        reason: "ServiceUnavailable",
+        message,
+        details: Some(Details {
+            causes: vec![Cause::because(why.reason.as_str())],
+            retry_after_seconds,
+            ..Details::of(cluster)
+        }),
+    }
+}
+
+/// A request was lost on its way: a 503 where nothing can have happened, else a 504 that says so.
+fn no_answer(error: &Error, cluster: &str, outcome_unknown: bool, message: String) -> Failure {
+    if outcome_unknown {
+        return timeout(error, cluster, true, &message);
+    }
+    Failure {
+        code: StatusCode::SERVICE_UNAVAILABLE,
+        reason: "ServiceUnavailable",
+        message,
+        details: Some(Details {
+            causes: vec![Cause::because(cause(error))],
+            ..Details::of(cluster)
+        }),
+    }
+}
+
+/// A 504, with what the caller must know about a write.
+fn timeout(error: &Error, cluster: &str, outcome_unknown: bool, message: &str) -> Failure {
+    let mut causes = vec![Cause::because(cause(error))];
+    let mut message = format!("Timeout: {message}");
+    if outcome_unknown {
+        causes.push(Cause::because(OUTCOME_UNKNOWN));
+        message += "; the request may have been carried out";
+    }
+    Failure {
+        code: StatusCode::GATEWAY_TIMEOUT,
+        reason: "Timeout",
+        message,
+        details: Some(Details {
+            causes,
+            ..Details::of(cluster)
+        }),
+    }
+}
+
+/// A pause as whole seconds, upwards: a client that waits that long finds the attempt made.
+fn whole_seconds(pause: Duration) -> u64 {
+    pause.as_millis().div_ceil(1000).max(1) as u64
+}
+
+impl Failure {
+    fn to_json(&self) -> String {
+        let status = Status {
+            kind: "Status",
+            api_version: "v1",
+            metadata: Empty {},
+            status: "Failure",
+            message: &self.message,
+            reason: self.reason,
+            details: self.details.as_ref(),
+            code: self.code.as_u16(),
+        };
+        let json = serde_json::to_string(&status).expect("strings and numbers always serialise");
+        // As Go's encoder writes them. Outside of strings JSON has none of these, and a name from the request's path
+        // stays harmless wherever the body is shown.
+        json.replace('<', "\\u003c")
+            .replace('>', "\\u003e")
+            .replace('&', "\\u0026")
+            + "\n"
+    }
+}
+
+/// `metav1.Status`, in its key order.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Status<'a> {
+    kind: &'static str,
+    api_version: &'static str,
+    metadata: Empty,
+    status: &'static str,
+    message: &'a str,
+    reason: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    details: Option<&'a Details>,
+    code: u16,
+}
+
+#[derive(Serialize)]
+struct Empty {}
+
+/// `metav1.StatusDetails`, in its key order.
+#[derive(Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Details {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kind: Option<&'static str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    causes: Vec<Cause>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after_seconds: Option<u64>,
+}
+
+impl Details {
+    fn of(cluster: &str) -> Self {
+        Self {
+            name: Some(cluster.to_owned()),
+            kind: Some("clusters"),
+            ..Self::default()
+        }
+    }
+}
+
+/// `metav1.StatusCause`, in its key order.
+#[derive(Serialize)]
+struct Cause {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<&'static str>,
+}
+
+impl Cause {
+    fn because(reason: &'static str) -> Self {
+        Self {
+            reason: Some(reason),
+            message: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -19,6 +19,8 @@ use super::{ClusterAccessor, ConnectLimit, ConnectionState};
 use crate::cluster_config::{ClusterConfig, ConnectPolicy, ConnectionTiming, EndpointConfig};
 use crate::connection::{Connection, empty_body};
 use crate::credential::CredentialConfig;
+use crate::eviction::Fleet;
+use crate::informers::InformersConfig;
 use crate::upstream::UpstreamError;
 use crate::upstream::fake::{FakeServer, within};
 
@@ -58,7 +60,8 @@ impl Running {
         let tasks = TaskTracker::new();
         let limit = ConnectLimit::new(4);
         let shutdown = CancellationToken::new();
-        let accessor = ClusterAccessor::start(config, &limit, &tasks, &shutdown);
+        let fleet = Fleet::start(InformersConfig::default(), &tasks, &shutdown);
+        let accessor = ClusterAccessor::start(config, &limit, &fleet, &shutdown);
         tasks.close();
         Self { accessor, tasks }
     }

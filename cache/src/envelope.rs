@@ -1,0 +1,299 @@
+//! What stands around the objects: the list's own bytes, and the type that an object carries outside a list.
+//!
+//! Built-in kinds are written in the order of Go's structs (`kind`, `apiVersion`, `metadata`, `items`) and their items
+//! carry no type; custom resources are written in alphabetical order and their items do. The form is learned from a
+//! `LIST limit=1` and proven: the envelope must give that answer back, byte for byte.
+
+use bytes::Bytes;
+
+use crate::object::ListHead;
+use crate::resource_version::ResourceVersion;
+
+/// Why a LIST answer's form was not learned.
+#[derive(Debug, thiserror::Error)]
+pub enum EnvelopeError {
+    /// Not a JSON list.
+    #[error("the answer to a LIST is not a list")]
+    NotAList(#[source] serde_json::Error),
+    /// A list in a form that this crate would not write byte for byte.
+    #[error("the list is written in an unknown form")]
+    UnknownForm,
+    /// An object that carries another type, or none where one is expected.
+    #[error("an object is written in an unknown form")]
+    UnknownObjectForm,
+    /// The list has no resourceVersion that can be compared.
+    #[error("the list has no comparable resourceVersion")]
+    NoResourceVersion,
+}
+
+/// The order in which a server writes the keys of one kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum KeyOrder {
+    /// `kind`, `apiVersion`, `metadata`, `items`: Go structs.
+    Struct,
+    /// `apiVersion`, `items`, `kind`, `metadata`: unstructured, as custom resources.
+    Alphabetical,
+}
+
+/// The bytes around the objects of one kind.
+#[derive(Clone, Debug)]
+pub struct Envelope {
+    order: KeyOrder,
+    list_kind: String,
+    api_version: String,
+    /// `{"kind":"Pod","apiVersion":"v1",`: what an object has outside a list and lacks inside. Empty where items carry
+    /// their type themselves.
+    object_prefix: Bytes,
+}
+
+/// What a `LIST limit=1` told.
+#[derive(Debug)]
+pub struct Learned {
+    /// The bytes around the objects.
+    pub envelope: Envelope,
+    /// The list's version.
+    pub resource_version: ResourceVersion,
+    /// Objects of the kind, where the server counts them.
+    pub count: Option<u64>,
+}
+
+impl Envelope {
+    /// Learns the form from the answer to a `LIST limit=1` of `kind`.
+    ///
+    /// # Errors
+    /// The answer has a form that cannot be given back byte for byte.
+    pub fn learn(body: &[u8], kind: &str) -> Result<Learned, EnvelopeError> {
+        let list = ListHead::parse(body).map_err(EnvelopeError::NotAList)?;
+        let order = if body.starts_with(b"{\"kind\":") {
+            KeyOrder::Struct
+        } else {
+            KeyOrder::Alphabetical
+        };
+        let plain = |text: &str| !text.contains(['"', '\\']) && !text.contains(char::is_control);
+        if ![kind, &list.kind, &list.api_version].into_iter().all(plain) {
+            return Err(EnvelopeError::UnknownForm);
+        }
+        let object_prefix = match order {
+            KeyOrder::Struct => {
+                format!(r#"{{"kind":"{kind}","apiVersion":"{}","#, list.api_version)
+            }
+            KeyOrder::Alphabetical => String::new(),
+        };
+        let envelope = Self {
+            order,
+            list_kind: list.kind.into_owned(),
+            api_version: list.api_version.into_owned(),
+            object_prefix: object_prefix.into(),
+        };
+
+        let items = list.items.as_deref().ok_or(EnvelopeError::UnknownForm)?;
+        for item in items {
+            envelope.check_item(item.get().as_bytes())?;
+        }
+        let meta = &list.metadata;
+        let (head, tail) = envelope.around(
+            &meta.resource_version,
+            &meta.continue_token,
+            meta.remaining_item_count,
+        );
+        let items: Vec<&str> = items.iter().map(|item| item.get()).collect();
+        if [head.as_str(), &items.join(","), &tail].concat().as_bytes() != body {
+            return Err(EnvelopeError::UnknownForm);
+        }
+        let count = match (meta.continue_token.is_empty(), meta.remaining_item_count) {
+            (true, _) => Some(items.len() as u64),
+            (false, Some(remaining)) => Some(items.len() as u64 + remaining),
+            (false, None) => None,
+        };
+        let resource_version = ResourceVersion::parse(&meta.resource_version)
+            .ok_or(EnvelopeError::NoResourceVersion)?;
+        Ok(Learned {
+            envelope,
+            resource_version,
+            count,
+        })
+    }
+
+    /// The bytes before and after the items of a whole list at a version.
+    pub fn around_list(&self, resource_version: ResourceVersion) -> (Bytes, Bytes) {
+        let (head, tail) = self.around(&resource_version.to_string(), "", None);
+        (head.into(), tail.into())
+    }
+
+    fn around(
+        &self,
+        resource_version: &str,
+        continue_token: &str,
+        remaining: Option<u64>,
+    ) -> (String, String) {
+        let (kind, api_version) = (&self.list_kind, &self.api_version);
+        let remaining = remaining.map(|count| format!(r#""remainingItemCount":{count}"#));
+        match self.order {
+            KeyOrder::Struct => {
+                let mut meta = format!(r#""resourceVersion":"{resource_version}""#);
+                if !continue_token.is_empty() {
+                    meta += &format!(r#","continue":"{continue_token}""#);
+                }
+                if let Some(remaining) = remaining {
+                    meta = format!("{meta},{remaining}");
+                }
+                let head = format!(
+                    r#"{{"kind":"{kind}","apiVersion":"{api_version}","metadata":{{{meta}}},"items":["#
+                );
+                (head, "]}\n".to_owned())
+            }
+            KeyOrder::Alphabetical => {
+                let mut meta = format!(r#""continue":"{continue_token}","#);
+                if let Some(remaining) = remaining {
+                    meta = format!("{meta}{remaining},");
+                }
+                let head = format!(r#"{{"apiVersion":"{api_version}","items":["#);
+                let tail = format!(
+                    r#"],"kind":"{kind}","metadata":{{{meta}"resourceVersion":"{resource_version}"}}}}{}"#,
+                    "\n"
+                );
+                (head, tail)
+            }
+        }
+    }
+
+    /// From an object as a GET or a watch writes it to list-item form, in its own allocation: a slice would pin the
+    /// whole page it came in.
+    ///
+    /// # Errors
+    /// The object does not carry its type where its kind's objects do.
+    pub fn item_from_object(&self, object: &[u8]) -> Result<Bytes, EnvelopeError> {
+        if self.object_prefix.is_empty() {
+            self.check_item(object)?;
+            return Ok(Bytes::copy_from_slice(object));
+        }
+        let rest = object
+            .strip_prefix(&*self.object_prefix)
+            .ok_or(EnvelopeError::UnknownObjectForm)?;
+        let mut item = Vec::with_capacity(rest.len() + 1);
+        item.push(b'{');
+        item.extend_from_slice(rest);
+        Ok(item.into())
+    }
+
+    /// An item of a LIST, in its own allocation.
+    ///
+    /// # Errors
+    /// The item carries a type where its kind's items do not, or none where they do.
+    pub fn item_from_list(&self, item: &[u8]) -> Result<Bytes, EnvelopeError> {
+        self.check_item(item)?;
+        Ok(Bytes::copy_from_slice(item))
+    }
+
+    /// From list-item form to the pieces of the object as a GET writes it, newline included.
+    pub fn object_from_item(&self, item: &Bytes) -> [Bytes; 3] {
+        let newline = Bytes::from_static(b"\n");
+        if self.object_prefix.is_empty() {
+            return [Bytes::new(), item.clone(), newline];
+        }
+        [self.object_prefix.clone(), item.slice(1..), newline]
+    }
+
+    /// Whether the kind is a custom resource (or another that the server keeps without a Go type).
+    pub fn is_unstructured(&self) -> bool {
+        self.order == KeyOrder::Alphabetical
+    }
+
+    fn check_item(&self, item: &[u8]) -> Result<(), EnvelopeError> {
+        let typed = item.starts_with(b"{\"apiVersion\":");
+        let untyped = item.starts_with(b"{\"metadata\":");
+        let expected = match self.order {
+            KeyOrder::Struct => untyped,
+            KeyOrder::Alphabetical => typed,
+        };
+        expected
+            .then_some(())
+            .ok_or(EnvelopeError::UnknownObjectForm)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_built_in_list_is_learned_and_given_back() {
+        let body = concat!(
+            r#"{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"77","continue":"tok","#,
+            r#""remainingItemCount":4},"items":[{"metadata":{"name":"a"},"spec":{}}]}"#,
+            "\n"
+        );
+        let learned = Envelope::learn(body.as_bytes(), "Pod").unwrap();
+        assert_eq!(
+            (learned.resource_version.get(), learned.count),
+            (77, Some(5))
+        );
+        let (head, tail) = learned
+            .envelope
+            .around_list(ResourceVersion::from_number(80));
+        assert_eq!(
+            head,
+            r#"{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"80"},"items":["#
+        );
+        assert_eq!(tail, "]}\n");
+
+        let object = br#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"b"}}"#;
+        let item = learned.envelope.item_from_object(object).unwrap();
+        assert_eq!(item, r#"{"metadata":{"name":"b"}}"#);
+        let whole = learned.envelope.object_from_item(&item).concat();
+        assert_eq!(whole, [&object[..], b"\n"].concat());
+        assert!(
+            learned
+                .envelope
+                .item_from_object(br#"{"kind":"Status","apiVersion":"v1"}"#)
+                .is_err()
+        );
+    }
+
+    #[test]
+    fn a_custom_resource_list_is_learned_and_given_back() {
+        let body = concat!(
+            r#"{"apiVersion":"ex.io/v1","items":[{"apiVersion":"ex.io/v1","kind":"W","metadata":{"name":"a"}}],"#,
+            r#""kind":"WidgetCollection","metadata":{"continue":"t","remainingItemCount":1,"resourceVersion":"9"}}"#,
+            "\n"
+        );
+        let learned = Envelope::learn(body.as_bytes(), "W").unwrap();
+        assert_eq!(learned.count, Some(2));
+        let (head, tail) = learned
+            .envelope
+            .around_list(ResourceVersion::from_number(10));
+        assert_eq!(head, r#"{"apiVersion":"ex.io/v1","items":["#);
+        let expected =
+            r#"],"kind":"WidgetCollection","metadata":{"continue":"","resourceVersion":"10"}}"#;
+        assert_eq!(tail, format!("{expected}\n"));
+        let object = br#"{"apiVersion":"ex.io/v1","kind":"W","metadata":{"name":"b"}}"#;
+        let item = learned.envelope.item_from_object(object).unwrap();
+        assert_eq!(&item[..], object);
+        assert!(learned.envelope.is_unstructured());
+    }
+
+    #[test]
+    fn an_empty_list_is_learned() {
+        let body = "{\"kind\":\"PodList\",\"apiVersion\":\"v1\",\"metadata\":{\"resourceVersion\":\"5\"},\"items\":[]}\n";
+        assert_eq!(
+            Envelope::learn(body.as_bytes(), "Pod").unwrap().count,
+            Some(0)
+        );
+    }
+
+    #[test]
+    fn another_form_is_refused() {
+        for body in [
+            // Null items, spaces, no newline, an unknown key, typed items in a struct list, no version.
+            "{\"kind\":\"PodList\",\"apiVersion\":\"v1\",\"metadata\":{\"resourceVersion\":\"5\"},\"items\":null}\n",
+            "{\"kind\": \"PodList\",\"apiVersion\":\"v1\",\"metadata\":{\"resourceVersion\":\"5\"},\"items\":[]}\n",
+            "{\"kind\":\"PodList\",\"apiVersion\":\"v1\",\"metadata\":{\"resourceVersion\":\"5\"},\"items\":[]}",
+            "{\"kind\":\"PodList\",\"apiVersion\":\"v1\",\"metadata\":{\"resourceVersion\":\"5\",\"x\":1},\"items\":[]}\n",
+            "{\"kind\":\"L\",\"apiVersion\":\"v1\",\"metadata\":{\"resourceVersion\":\"5\"},\"items\":[{\"kind\":\"P\",\"metadata\":{}}]}\n",
+            "{\"kind\":\"PodList\",\"apiVersion\":\"v1\",\"metadata\":{\"resourceVersion\":\"\"},\"items\":[]}\n",
+            "404 page not found\n",
+        ] {
+            assert!(Envelope::learn(body.as_bytes(), "Pod").is_err(), "{body}");
+        }
+    }
+}

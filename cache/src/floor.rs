@@ -1,0 +1,304 @@
+//! Below what no reader may see a storage: the newest state that anybody was told of through this proxy.
+//!
+//! A read with resourceVersion unset is served from a snapshot only if the snapshot is complete through the floor and
+//! holds nothing that is known to be gone. So a writer sees its writes, and nobody goes back in time.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::resource_version::ResourceVersion;
+use crate::store::Snapshot;
+
+/// How long an uid is remembered whose DELETED event came: the answer to the DELETE may come after it.
+const DELETED_REMEMBERED: Duration = Duration::from_secs(300);
+
+/// How long an uid known to be deleted is kept without its event. An informer that has not moved for so long has lost
+/// its connection and has resumed or relisted since.
+const GONE_REMEMBERED: Duration = Duration::from_secs(1800);
+
+/// The floor of one storage.
+#[derive(Debug, Default)]
+pub struct Floor {
+    /// Held for a few look-ups, never across an await.
+    state: Mutex<FloorState>,
+}
+
+#[derive(Debug, Default)]
+struct FloorState {
+    epoch: u64,
+    resource_version: ResourceVersion,
+    /// Writes whose effect is not known yet: reads go live until a resourceVersion taken afterwards is in the floor.
+    unconfirmed: usize,
+    /// Objects known to be deleted whose DELETED event has not come, by uid. Shared with the readers that arrived
+    /// meanwhile: an event that comes after a reader's arrival must not hide from it what it needs.
+    gone: Arc<HashMap<String, Gone>>,
+    /// uids whose DELETED event came, oldest first.
+    deleted: VecDeque<(Instant, String)>,
+}
+
+#[derive(Clone, Debug)]
+struct Gone {
+    key: String,
+    since: Instant,
+    /// A version taken live after the answer: a snapshot complete through it knows better.
+    checked_at: Option<ResourceVersion>,
+}
+
+impl Gone {
+    /// Whether a snapshot shows the object though it is known to be gone.
+    fn is_shown_by(&self, uid: &str, snapshot: &Snapshot) -> bool {
+        self.checked_at
+            .is_none_or(|checked_at| snapshot.resource_version < checked_at)
+            && snapshot
+                .get(&self.key)
+                .is_some_and(|element| &*element.uid == uid)
+    }
+}
+
+/// Why a snapshot is below the floor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BelowFloor {
+    /// Something newer is known.
+    Older,
+    /// A write's effect is not known yet.
+    Unconfirmed,
+}
+
+/// What a reader needs, as it stood when the reader arrived. Taken before the snapshot it is compared with: events are
+/// published first and leave the floor afterwards.
+#[derive(Clone, Debug)]
+pub struct Needed {
+    resource_version: ResourceVersion,
+    gone: Arc<HashMap<String, Gone>>,
+}
+
+impl Needed {
+    /// Whether a snapshot shows all that this reader may already know of.
+    pub fn admits(&self, snapshot: &Snapshot) -> bool {
+        snapshot.resource_version >= self.resource_version
+            && !self
+                .gone
+                .iter()
+                .any(|(uid, gone)| gone.is_shown_by(uid, snapshot))
+    }
+}
+
+impl Floor {
+    /// Something of this version was told to somebody.
+    pub fn raise(&self, epoch: u64, to: ResourceVersion) {
+        if let Some(mut state) = self.in_epoch(epoch) {
+            state.resource_version = state.resource_version.max(to);
+        }
+    }
+
+    /// An object is known to be deleted, though the answer told no version.
+    pub fn gone(&self, epoch: u64, key: &str, uid: &str) {
+        if let Some(mut state) = self.in_epoch(epoch)
+            && !state.deleted.iter().any(|(_, deleted)| deleted == uid)
+        {
+            let gone = Arc::make_mut(&mut state.gone);
+            let now = Instant::now();
+            gone.retain(|_, gone| now.duration_since(gone.since) < GONE_REMEMBERED);
+            let key = key.to_owned();
+            let entry = Gone {
+                key,
+                since: now,
+                checked_at: None,
+            };
+            gone.insert(uid.to_owned(), entry);
+        }
+    }
+
+    /// A DELETED event came.
+    pub fn deleted(&self, epoch: u64, uid: &str) {
+        let Some(mut state) = self.in_epoch(epoch) else {
+            return;
+        };
+        if state.gone.contains_key(uid) {
+            Arc::make_mut(&mut state.gone).remove(uid);
+        }
+        let now = Instant::now();
+        while state
+            .deleted
+            .front()
+            .is_some_and(|(at, _)| now.duration_since(*at) > DELETED_REMEMBERED)
+        {
+            state.deleted.pop_front();
+        }
+        state.deleted.push_back((now, uid.to_owned()));
+    }
+
+    /// Whether an object known to be gone still waits for its DELETED event.
+    pub fn is_gone(&self, epoch: u64, uid: &str) -> bool {
+        self.in_epoch(epoch)
+            .is_some_and(|state| state.gone.contains_key(uid))
+    }
+
+    /// A version taken live after an object was known to be gone: what holds the object at that version is right, and
+    /// the deletion was none (a dry run asked for in the request's body).
+    pub fn gone_checked(&self, epoch: u64, uid: &str, at: ResourceVersion) {
+        if let Some(mut state) = self.in_epoch(epoch)
+            && let Some(gone) = Arc::make_mut(&mut state.gone).get_mut(uid)
+        {
+            gone.checked_at = Some(at);
+        }
+    }
+
+    /// A whole list replaced what was held: what it does not hold is gone from readers' sight.
+    pub fn replaced(&self, epoch: u64, snapshot: &Snapshot) {
+        if let Some(mut state) = self.in_epoch(epoch) {
+            Arc::make_mut(&mut state.gone).retain(|uid, gone| gone.is_shown_by(uid, snapshot));
+            state.resource_version = state.resource_version.max(snapshot.resource_version);
+        }
+    }
+
+    /// A write's effect is unknown until [`Self::confirmed`]. `false` where the epoch is over and nothing is owed.
+    pub fn unconfirmed(&self, epoch: u64) -> bool {
+        self.in_epoch(epoch)
+            .map(|mut state| state.unconfirmed += 1)
+            .is_some()
+    }
+
+    /// A version taken live after the write: the write is in it.
+    pub fn confirmed(&self, epoch: u64, at: ResourceVersion) {
+        if let Some(mut state) = self.in_epoch(epoch) {
+            state.unconfirmed = state.unconfirmed.saturating_sub(1);
+            state.resource_version = state.resource_version.max(at);
+        }
+    }
+
+    /// What a reader who arrives now needs.
+    ///
+    /// # Errors
+    /// A write's effect is not known yet.
+    pub fn needed(&self) -> Result<Needed, BelowFloor> {
+        let state = self.state.lock();
+        if state.unconfirmed > 0 {
+            return Err(BelowFloor::Unconfirmed);
+        }
+        Ok(Needed {
+            resource_version: state.resource_version,
+            gone: Arc::clone(&state.gone),
+        })
+    }
+
+    /// The state, if `epoch` is not over; a newer epoch starts with an empty floor.
+    fn in_epoch(&self, epoch: u64) -> Option<parking_lot::MutexGuard<'_, FloorState>> {
+        let mut state = self.state.lock();
+        if epoch > state.epoch {
+            *state = FloorState {
+                epoch,
+                ..FloorState::default()
+            };
+        }
+        (epoch == state.epoch).then_some(state)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::envelope::Envelope;
+    use crate::store::{Element, Event, Store};
+
+    fn rv(number: u64) -> ResourceVersion {
+        ResourceVersion::from_number(number)
+    }
+
+    fn snapshot(uid: Option<&str>, at: u64) -> Arc<Snapshot> {
+        let body = "{\"kind\":\"PodList\",\"apiVersion\":\"v1\",\"metadata\":{\"resourceVersion\":\"5\"},\"items\":[]}\n";
+        let envelope = Arc::new(Envelope::learn(body.as_bytes(), "Pod").unwrap().envelope);
+        let mut store = Store::default();
+        if let Some(uid) = uid {
+            store.stage(Element {
+                key: "ns/a".into(),
+                uid: uid.into(),
+                resource_version: rv(1),
+                item: "{}".into(),
+            });
+        }
+        store.apply(Event::Bookmark(rv(at)));
+        store.snapshot(&envelope)
+    }
+
+    fn admits(floor: &Floor, snapshot: &Snapshot) -> bool {
+        floor.needed().is_ok_and(|needed| needed.admits(snapshot))
+    }
+
+    #[test]
+    fn a_snapshot_older_than_what_was_told_is_below() {
+        let floor = Floor::default();
+        floor.raise(1, rv(10));
+        floor.raise(1, rv(7));
+        assert!(!admits(&floor, &snapshot(None, 9)));
+        assert!(admits(&floor, &snapshot(None, 10)));
+    }
+
+    #[test]
+    fn a_snapshot_that_holds_a_gone_uid_is_below() {
+        let floor = Floor::default();
+        floor.gone(1, "ns/a", "u1");
+        assert!(!admits(&floor, &snapshot(Some("u1"), 9)));
+        assert!(
+            admits(&floor, &snapshot(Some("u2"), 9)),
+            "recreated under the same name"
+        );
+        floor.deleted(1, "u1");
+        assert!(
+            admits(&floor, &snapshot(Some("u1"), 9)),
+            "the uid leaves with its event"
+        );
+    }
+
+    #[test]
+    fn an_event_after_a_readers_arrival_does_not_hide_what_the_reader_needs() {
+        let floor = Floor::default();
+        floor.gone(1, "ns/a", "u1");
+        let needed = floor.needed().unwrap();
+        let before = snapshot(Some("u1"), 9);
+        floor.deleted(1, "u1");
+        assert!(!needed.admits(&before));
+    }
+
+    #[test]
+    fn a_deletion_that_was_none_hides_nothing_for_long() {
+        let floor = Floor::default();
+        floor.gone(1, "ns/a", "u1");
+        floor.gone_checked(1, "u1", rv(9));
+        assert!(!admits(&floor, &snapshot(Some("u1"), 8)));
+        assert!(admits(&floor, &snapshot(Some("u1"), 9)));
+    }
+
+    #[test]
+    fn an_event_that_precedes_the_answer_is_remembered() {
+        let floor = Floor::default();
+        floor.deleted(1, "u1");
+        floor.gone(1, "ns/a", "u1");
+        assert!(admits(&floor, &snapshot(Some("u1"), 9)));
+    }
+
+    #[test]
+    fn nobody_reads_until_all_writes_are_confirmed() {
+        let floor = Floor::default();
+        assert!(floor.unconfirmed(1) && floor.unconfirmed(1));
+        floor.confirmed(1, rv(8));
+        assert_eq!(floor.needed().unwrap_err(), BelowFloor::Unconfirmed);
+        floor.confirmed(1, rv(6));
+        assert!(!admits(&floor, &snapshot(None, 7)));
+        assert!(admits(&floor, &snapshot(None, 8)));
+    }
+
+    #[test]
+    fn a_new_epoch_starts_with_an_empty_floor_and_the_old_one_is_deaf() {
+        let floor = Floor::default();
+        floor.raise(1, rv(100));
+        floor.raise(2, rv(3));
+        floor.raise(1, rv(200));
+        assert!(!floor.unconfirmed(1));
+        assert!(admits(&floor, &snapshot(None, 3)));
+    }
+}

@@ -1,0 +1,249 @@
+//! One kind of one cluster in memory: what its reflector has published, and what a reader may have of it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::connection::InformerShard;
+use crate::floor::{BelowFloor, Floor};
+use crate::gvr::Gvr;
+use crate::store::Snapshot;
+
+/// How long a read with resourceVersion unset waits for the floor before it goes live.
+const FLOOR_WAIT: Duration = Duration::from_millis(200);
+
+/// Keeps one resource of one cluster in memory.
+#[derive(Debug)]
+pub struct Informer {
+    /// What it keeps.
+    pub gvr: Gvr,
+    floor: Arc<Floor>,
+    published: watch::Sender<Published>,
+    started: Instant,
+    /// Milliseconds after `started` of the last read.
+    last_read: AtomicU64,
+    /// Milliseconds after `started` at which the server was last heard on this informer's own stream.
+    heard: AtomicU64,
+    /// The HTTP/2 connection that the watch runs on, while it runs: ping answers on it count as heard.
+    shard: ArcSwapOption<InformerShard>,
+    /// The version at which a wait for the floor ran out: nobody waits again until it moves.
+    waited_in_vain_at: AtomicU64,
+    stop: CancellationToken,
+}
+
+/// What a reflector has published.
+#[derive(Clone, Debug, Default)]
+struct Published {
+    /// The connection generation for which the snapshot is known to be the cluster's; 0: for none.
+    generation: u64,
+    /// Whether the kind's objects are named within a namespace.
+    namespaced: bool,
+    snapshot: Option<Arc<Snapshot>>,
+}
+
+/// Why a read cannot be served by an informer now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotServable {
+    /// It has not synced, or not resumed on this connection yet.
+    NotSynced,
+    /// Something newer than what it holds is known.
+    BelowFloor,
+    /// A write's effect is not known yet.
+    Unconfirmed,
+    /// The request names a namespace for a cluster-scoped kind, or none for an object of a namespaced one.
+    OtherScope,
+}
+
+impl From<BelowFloor> for NotServable {
+    fn from(below: BelowFloor) -> Self {
+        match below {
+            BelowFloor::Older => Self::BelowFloor,
+            BelowFloor::Unconfirmed => Self::Unconfirmed,
+        }
+    }
+}
+
+/// Whether a request names a namespace and an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scope {
+    /// It names a namespace.
+    pub namespace: bool,
+    /// It names an object.
+    pub name: bool,
+}
+
+impl Informer {
+    pub(crate) fn new(gvr: Gvr, floor: Arc<Floor>, stop: CancellationToken) -> Self {
+        Self {
+            gvr,
+            floor,
+            published: watch::Sender::new(Published::default()),
+            started: Instant::now(),
+            last_read: AtomicU64::new(0),
+            heard: AtomicU64::new(0),
+            shard: ArcSwapOption::empty(),
+            waited_in_vain_at: AtomicU64::new(0),
+            stop,
+        }
+    }
+
+    /// What this informer holds, for a read with resourceVersion 0: any state the cluster has been in, once synced.
+    ///
+    /// # Errors
+    /// Why it cannot serve.
+    pub fn read_any(&self, generation: u64, scope: Scope) -> Result<Arc<Snapshot>, NotServable> {
+        self.touch();
+        self.current(generation, scope)
+    }
+
+    /// What this informer holds, for a read with resourceVersion unset: at or above the floor as it stands now. Waits
+    /// up to 200 ms for it.
+    ///
+    /// # Errors
+    /// Why it cannot serve.
+    pub async fn read_latest(
+        &self,
+        connection: (u64, u64),
+        scope: Scope,
+    ) -> Result<Arc<Snapshot>, NotServable> {
+        self.touch();
+        let (generation, epoch) = connection;
+        // Before the snapshot: see `Needed`.
+        let needed = self.floor.needed()?;
+        let snapshot = self.current(generation, scope)?;
+        let snapshot = if needed.admits(&snapshot) {
+            snapshot
+        } else {
+            let stands_at = snapshot.resource_version.get();
+            if self.waited_in_vain_at.load(Ordering::Relaxed) == stands_at {
+                return Err(NotServable::BelowFloor);
+            }
+            let mut published = self.published.subscribe();
+            let reached = published.wait_for(|now| {
+                now.generation != generation
+                    || now
+                        .snapshot
+                        .as_ref()
+                        .is_some_and(|held| needed.admits(held))
+            });
+            if tokio::time::timeout(FLOOR_WAIT, reached).await.is_err() {
+                self.waited_in_vain_at.store(stands_at, Ordering::Relaxed);
+                return Err(NotServable::BelowFloor);
+            }
+            self.current(generation, scope)?
+        };
+        self.floor.raise(epoch, snapshot.last_event);
+        Ok(snapshot)
+    }
+
+    fn current(&self, generation: u64, scope: Scope) -> Result<Arc<Snapshot>, NotServable> {
+        let published = self.published.borrow();
+        if published.generation != generation {
+            return Err(NotServable::NotSynced);
+        }
+        let fits = match (published.namespaced, scope.namespace, scope.name) {
+            (true, namespace, name) => namespace || !name,
+            (false, namespace, _) => !namespace,
+        };
+        if !fits {
+            return Err(NotServable::OtherScope);
+        }
+        published.snapshot.clone().ok_or(NotServable::NotSynced)
+    }
+
+    /// Seconds since the server was last heard on this informer's connection.
+    pub fn age(&self) -> Duration {
+        let own = self
+            .started
+            .elapsed()
+            .saturating_sub(Duration::from_millis(self.heard.load(Ordering::Relaxed)));
+        match self.shard.load().as_ref() {
+            Some(shard) => own.min(shard.heard_ago()),
+            None => own,
+        }
+    }
+
+    /// Objects and bytes held, readable or not.
+    pub fn size(&self) -> (usize, usize) {
+        let published = self.published.borrow();
+        published
+            .snapshot
+            .as_ref()
+            .map_or((0, 0), |snapshot| (snapshot.len(), snapshot.bytes()))
+    }
+
+    /// Whether an object of that key is held, readable or not.
+    pub(crate) fn holds(&self, key: &str) -> bool {
+        let published = self.published.borrow();
+        published
+            .snapshot
+            .as_ref()
+            .is_some_and(|snapshot| snapshot.get(key).is_some())
+    }
+
+    /// Whether it is synced for the current connection.
+    pub fn is_synced(&self) -> bool {
+        self.published.borrow().generation != 0
+    }
+
+    /// Time since the last read, or since the start.
+    pub fn idle_for(&self) -> Duration {
+        let last = Duration::from_millis(self.last_read.load(Ordering::Relaxed));
+        self.started.elapsed().saturating_sub(last)
+    }
+
+    /// Fires when it is stopped.
+    pub(crate) fn stopped(&self) -> &CancellationToken {
+        &self.stop
+    }
+
+    /// The floor of its storage.
+    pub(crate) fn floor(&self) -> &Arc<Floor> {
+        &self.floor
+    }
+
+    /// Publishes what readers on a connection generation may have.
+    pub(crate) fn publish(&self, generation: u64, namespaced: bool, snapshot: Arc<Snapshot>) {
+        self.published.send_replace(Published {
+            generation,
+            namespaced,
+            snapshot: Some(snapshot),
+        });
+    }
+
+    /// Keeps what is held, but for no reader, until the next publish.
+    pub(crate) fn suspend(&self) {
+        self.shard.store(None);
+        self.published
+            .send_if_modified(|published| std::mem::take(&mut published.generation) != 0);
+    }
+
+    /// Drops what is held.
+    pub(crate) fn clear(&self) {
+        self.shard.store(None);
+        self.published.send_replace(Published::default());
+    }
+
+    /// The server was heard on this informer's stream.
+    pub(crate) fn hear(&self) {
+        let now = self.started.elapsed().as_millis();
+        self.heard
+            .store(u64::try_from(now).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// The watch runs on this connection now.
+    pub(crate) fn watching_on(&self, shard: Arc<InformerShard>) {
+        self.shard.store(Some(shard));
+    }
+
+    fn touch(&self) {
+        let now = self.started.elapsed().as_millis();
+        self.last_read
+            .store(u64::try_from(now).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+}

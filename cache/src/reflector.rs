@@ -1,0 +1,529 @@
+//! The list+watch loop of one informer, as an explicit state machine.
+//!
+//! ```text
+//!            ┌────────────── another epoch ───────────────┐
+//!            ▼                                            │
+//!          Learn ──► List ──complete──► Watch ──ended──► Resume
+//!            ▲        ▲                   │                │ │
+//!            │        └──410, bad bytes───┘                │ │
+//!            └───────── custom resource, ended early ──────┘ └──same cluster──► Watch
+//! ```
+//! `Learn` asks what the kind is, how its lists are written and how many objects there are. `List` fills a new store, by
+//! a streaming list where the server offers it, else by pages; the old store stays readable until the swap. `Resume`
+//! makes sure that the server is the one it was before the watch goes on: a watch from a resourceVersion in the future
+//! is accepted and stays mute.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use tokio::sync::watch;
+
+use crate::backoff::Backoff;
+use crate::connection::{Connection, InformerShard, next_connection};
+use crate::envelope::Envelope;
+use crate::informer::Informer;
+use crate::informers::{Refusal, Settings};
+use crate::object::{ListHead, ObjectHead};
+use crate::resource_version::ResourceVersion;
+use crate::store::{Element, Event, Store};
+
+mod error;
+mod protocol;
+mod requests;
+
+pub(crate) use error::ReflectorError;
+use protocol::WatchEvent;
+use requests::fetch;
+pub(crate) use requests::{latest_resource_version, preferred_version};
+
+/// The pauses after a failure.
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
+
+/// A watch is asked to last this long, plus as much again at random, as client-go asks.
+const WATCH_SECONDS: u64 = 300;
+
+/// A watch that is still open this long after its time is not one any more.
+const WATCH_OVERDUE: Duration = Duration::from_secs(30);
+
+/// A streaming list that sends nothing for this long does not stream, or will not end: an older server ignores
+/// `sendInitialEvents`.
+const STREAMING_LIST_SILENCE: Duration = Duration::from_secs(10);
+
+/// Objects of a page where lists are paged.
+const PAGE: usize = 500;
+
+enum State {
+    Learn { from: Option<ResourceVersion> },
+    List { from: Option<ResourceVersion> },
+    Resume { early: bool },
+    Watch,
+}
+
+/// The loop of one informer. Ends when the informer is stopped, or by itself with the reason why the kind stays live.
+pub(crate) struct Reflector {
+    informer: Arc<Informer>,
+    settings: Arc<Settings>,
+    state: State,
+    epoch: u64,
+    kind: Kind,
+    store: Store,
+    backoff: Backoff,
+}
+
+/// What is known of the kind once it was learned.
+#[derive(Default)]
+struct Kind {
+    namespaced: bool,
+    envelope: Option<Arc<Envelope>>,
+}
+
+impl Reflector {
+    pub(crate) fn new(informer: Arc<Informer>, settings: Arc<Settings>) -> Self {
+        Self {
+            informer,
+            settings,
+            state: State::Learn { from: None },
+            epoch: 0,
+            kind: Kind::default(),
+            store: Store::default(),
+            backoff: Backoff::new(BACKOFF.0, BACKOFF.1),
+        }
+    }
+
+    /// Lists and watches on each connection the cluster has, until stopped.
+    pub(crate) async fn run(
+        mut self,
+        mut connections: watch::Receiver<Option<Arc<Connection>>>,
+    ) -> Option<Refusal> {
+        let stopped = self.informer.stopped().clone();
+        loop {
+            let connection = tokio::select! {
+                () = stopped.cancelled() => return None,
+                connection = next_connection(&mut connections) => connection?,
+            };
+            self.adopt(&connection);
+            let shard = Arc::new(connection.informer_shard());
+            let outcome = tokio::select! {
+                () = stopped.cancelled() => return None,
+                () = connection.closed().cancelled() => Ok(()),
+                refusal = self.run_on(&connection, &shard) => Err(refusal),
+            };
+            self.informer.suspend();
+            if let Err(refusal) = outcome {
+                self.informer.clear();
+                return Some(refusal);
+            }
+            self.state = match self.state {
+                State::Watch => State::Resume { early: true },
+                State::Learn { .. } | State::List { .. } | State::Resume { .. } => self.state,
+            };
+        }
+    }
+
+    /// Another epoch is another cluster: nothing that was held is true there.
+    fn adopt(&mut self, connection: &Connection) {
+        if connection.epoch != self.epoch {
+            self.epoch = connection.epoch;
+            self.store = Store::default();
+            self.kind = Kind::default();
+            self.state = State::Learn { from: None };
+            self.informer.clear();
+        }
+    }
+
+    /// Steps on one connection until the kind turns out to be one that stays live.
+    async fn run_on(
+        &mut self,
+        connection: &Arc<Connection>,
+        shard: &Arc<InformerShard>,
+    ) -> Refusal {
+        loop {
+            let step = match self.state {
+                State::Learn { from } => self.learn(connection, shard, from).await,
+                State::List { from } => self.list(connection, shard, from).await,
+                State::Resume { early } => self.resume(connection, shard, early).await,
+                State::Watch => self.watch(connection, shard).await,
+            };
+            let error = match step {
+                Ok(next) => {
+                    self.state = next;
+                    continue;
+                }
+                Err(error) => error,
+            };
+            if let Some(refusal) = error.refusal() {
+                tracing::info!(reason = refusal.as_str(), error = %error, "kind stays live");
+                return refusal;
+            }
+            self.recover(connection, &error).await;
+        }
+    }
+
+    /// After an error that another try may mend: who is told, where to go on, and how long to wait.
+    async fn recover(&mut self, connection: &Connection, error: &ReflectorError) {
+        tracing::debug!(error = %error.chain(), "reflector failed");
+        self.informer.suspend();
+        if error.is_unauthorized() {
+            connection.credential_rejected();
+        } else if error.is_broken() {
+            connection.suspect();
+        }
+        let held = self.store.resource_version();
+        self.state = match self.state {
+            State::Learn { from } => State::Learn { from },
+            // The version asked for is unknown to the server: it may have gone back. Without one the list is a
+            // consistent one, whose version tells.
+            State::List { .. } if error.is_expired() || error.is_future() => {
+                State::List { from: None }
+            }
+            State::List { from } => State::List { from },
+            State::Watch | State::Resume { .. } if error.is_expired() || error.is_bad_bytes() => {
+                State::List { from: Some(held) }
+            }
+            State::Watch | State::Resume { .. } => State::Resume { early: true },
+        };
+        tokio::time::sleep(self.backoff.next_pause()).await;
+    }
+
+    /// Which kind it is, whether it can be listed and watched, how its lists are written, and how many objects it has.
+    async fn learn(
+        &mut self,
+        connection: &Connection,
+        shard: &InformerShard,
+        from: Option<ResourceVersion>,
+    ) -> Result<State, ReflectorError> {
+        let gvr = &self.informer.gvr;
+        let resource = requests::api_resource(connection, shard, gvr).await?;
+        let body = fetch(connection, shard, &requests::list_path(gvr, "limit=1")).await?;
+        let learned = Envelope::learn(&body, &resource.kind)?;
+        if learned
+            .count
+            .is_none_or(|count| count > self.settings.max_objects_per_kind)
+        {
+            return Err(ReflectorError::Refused(Refusal::TooManyObjects));
+        }
+        self.kind = Kind {
+            namespaced: resource.namespaced,
+            envelope: Some(Arc::new(learned.envelope)),
+        };
+        Ok(State::List { from })
+    }
+
+    /// Fills a new store and swaps it in. `from` is the version that the list may not be older than; a list without one
+    /// is a consistent one.
+    async fn list(
+        &mut self,
+        connection: &Arc<Connection>,
+        shard: &Arc<InformerShard>,
+        from: Option<ResourceVersion>,
+    ) -> Result<State, ReflectorError> {
+        if self.settings.pages_lists() {
+            let store = self.list_pages(connection, shard, from).await?;
+            self.swap(connection, store)?;
+            return Ok(State::Watch);
+        }
+        let mut stream = match self.open_streaming_list(connection, shard, from).await {
+            Err(error) if error.is_refused_option() => {
+                self.settings.page_lists();
+                return Ok(State::List { from });
+            }
+            stream => stream?,
+        };
+        let mut store = Store::default();
+        loop {
+            let batch =
+                tokio::time::timeout(STREAMING_LIST_SILENCE, self.next_batch(&mut stream)).await;
+            let Ok(batch) = batch else {
+                // Silent before the end: perhaps an older server, perhaps a dead one. Pages work on the first and
+                // fail on the second, so this is not remembered.
+                let store = self.list_pages(connection, shard, from).await?;
+                self.swap(connection, store)?;
+                return Ok(State::Watch);
+            };
+            let batch = batch?.ok_or(ReflectorError::Ended)?;
+            let mut events = batch.into_iter();
+            for event in events.by_ref() {
+                match event {
+                    WatchEvent::Change(Event::Applied(element)) => store.stage(element),
+                    WatchEvent::Change(Event::Deleted { key, .. }) => store.unstage(&key),
+                    WatchEvent::Change(Event::Bookmark(_)) => {
+                        self.settings.page_lists();
+                        return Ok(State::List { from });
+                    }
+                    WatchEvent::InitialEventsEnd(resource_version) => {
+                        store.complete(resource_version);
+                        self.swap(connection, store)?;
+                        let rest: Vec<WatchEvent> = events.collect();
+                        self.apply(connection, rest)?;
+                        return self.follow(connection, shard, stream).await;
+                    }
+                }
+            }
+            if store.len() as u64 > self.settings.max_objects_per_kind {
+                return Err(ReflectorError::Refused(Refusal::TooManyObjects));
+            }
+        }
+    }
+
+    async fn open_streaming_list(
+        &self,
+        connection: &Connection,
+        shard: &InformerShard,
+        from: Option<ResourceVersion>,
+    ) -> Result<Stream, ReflectorError> {
+        let from = from.map(|version| version.to_string()).unwrap_or_default();
+        let options = format!(
+            "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion={from}&allowWatchBookmarks=true"
+        );
+        self.open_watch(connection, shard, &options).await
+    }
+
+    /// Lists by pages, for servers without streaming lists.
+    async fn list_pages(
+        &self,
+        connection: &Connection,
+        shard: &InformerShard,
+        from: Option<ResourceVersion>,
+    ) -> Result<Store, ReflectorError> {
+        let gvr = &self.informer.gvr;
+        let envelope = self.envelope()?;
+        // A limit with a version alone means exactly that version, so the match is said.
+        let mut query = match from {
+            Some(from) => {
+                format!("limit={PAGE}&resourceVersion={from}&resourceVersionMatch=NotOlderThan")
+            }
+            None => format!("limit={PAGE}"),
+        };
+        let mut store = Store::default();
+        loop {
+            let body = fetch(connection, shard, &requests::list_path(gvr, &query)).await?;
+            let page = ListHead::parse(&body).map_err(ReflectorError::BadBytes)?;
+            for item in page.items.iter().flatten() {
+                let item = item.get().as_bytes();
+                let head = ObjectHead::parse(item).map_err(ReflectorError::BadBytes)?;
+                let element = Element::new(&head.metadata, envelope.item_from_list(item)?);
+                store.stage(element.ok_or(ReflectorError::NoResourceVersion)?);
+            }
+            if store.len() as u64 > self.settings.max_objects_per_kind {
+                return Err(ReflectorError::Refused(Refusal::TooManyObjects));
+            }
+            if page.metadata.continue_token.is_empty() {
+                let at = ResourceVersion::parse(&page.metadata.resource_version);
+                store.complete(at.ok_or(ReflectorError::NoResourceVersion)?);
+                return Ok(store);
+            }
+            query = format!("limit={PAGE}&continue={}", page.metadata.continue_token);
+        }
+    }
+
+    /// A complete list takes the place of what was held.
+    fn swap(&mut self, connection: &Connection, store: Store) -> Result<(), ReflectorError> {
+        if store.resource_version() < self.store.resource_version() {
+            connection.epoch_ended();
+            return Err(ReflectorError::WentBack);
+        }
+        let snapshot = store.snapshot(self.envelope()?);
+        tracing::info!(
+            rv = %store.resource_version(), objects = store.len(), "informer synced"
+        );
+        self.store = store;
+        // Readers get the new state before the floor forgets what is gone.
+        self.informer.publish(
+            connection.generation,
+            self.kind.namespaced,
+            Arc::clone(&snapshot),
+        );
+        self.informer.floor().replaced(self.epoch, &snapshot);
+        self.backoff.reset();
+        Ok(())
+    }
+
+    /// Makes sure that the server is the one it was, before a watch goes on where it stood. `early`: the watch ended
+    /// before its time, so the server may be another process.
+    async fn resume(
+        &mut self,
+        connection: &Connection,
+        shard: &InformerShard,
+        early: bool,
+    ) -> Result<State, ReflectorError> {
+        let held = self.store.resource_version();
+        if early && !connection.is_same_cluster().await? {
+            connection.epoch_ended();
+            return Err(ReflectorError::WentBack);
+        }
+        let now = latest_resource_version(connection, shard, &self.informer.gvr).await?;
+        if now < held {
+            connection.epoch_ended();
+            return Err(ReflectorError::WentBack);
+        }
+        // A changed CRD ends its watches: its objects may read otherwise now, at the resourceVersions they had, and the
+        // kind may be called otherwise.
+        if early && self.envelope()?.is_unstructured() {
+            return Ok(State::Learn { from: Some(held) });
+        }
+        Ok(State::Watch)
+    }
+
+    async fn watch(
+        &mut self,
+        connection: &Arc<Connection>,
+        shard: &Arc<InformerShard>,
+    ) -> Result<State, ReflectorError> {
+        let options = format!(
+            "resourceVersion={}&allowWatchBookmarks=true",
+            self.store.resource_version()
+        );
+        let stream = self.open_watch(connection, shard, &options).await?;
+        self.informer.hear();
+        let snapshot = self.store.snapshot(self.envelope()?);
+        self.informer
+            .publish(connection.generation, self.kind.namespaced, snapshot);
+        self.follow(connection, shard, stream).await
+    }
+
+    async fn open_watch(
+        &self,
+        connection: &Connection,
+        shard: &InformerShard,
+        options: &str,
+    ) -> Result<Stream, ReflectorError> {
+        let seconds = WATCH_SECONDS + rand::random_range(0..WATCH_SECONDS);
+        let path = requests::list_path(
+            &self.informer.gvr,
+            &format!("watch=1&{options}&timeoutSeconds={seconds}"),
+        );
+        let body = requests::open(connection, shard, &path).await?;
+        Ok(Stream::new(body, Duration::from_secs(seconds)))
+    }
+
+    /// Takes the events of an open watch until it ends.
+    async fn follow(
+        &mut self,
+        connection: &Arc<Connection>,
+        shard: &Arc<InformerShard>,
+        mut stream: Stream,
+    ) -> Result<State, ReflectorError> {
+        self.state = State::Watch;
+        self.informer.watching_on(Arc::clone(shard));
+        let ends = stream.ends_by();
+        loop {
+            let batch =
+                tokio::time::timeout_at(ends + WATCH_OVERDUE, self.next_batch(&mut stream)).await;
+            let batch = batch.map_err(|_| ReflectorError::Overdue)??;
+            let Some(batch) = batch else {
+                // Servers end a watch at its time; a second before may still be the server's clock.
+                let early = tokio::time::Instant::now() + Duration::from_secs(1) < ends;
+                if early {
+                    self.informer.suspend();
+                }
+                return Ok(State::Resume { early });
+            };
+            self.apply(connection, batch)?;
+            self.backoff.reset();
+            if self.store.len() as u64 > self.settings.max_objects_per_kind {
+                return Err(ReflectorError::Refused(Refusal::TooManyObjects));
+            }
+        }
+    }
+
+    /// The next events, all that arrived together; `None` at a clean end.
+    async fn next_batch(
+        &self,
+        stream: &mut Stream,
+    ) -> Result<Option<Vec<WatchEvent>>, ReflectorError> {
+        let envelope = self.envelope()?;
+        let mut batch = Vec::new();
+        loop {
+            while let Some(line) = stream.framer.next_line()? {
+                batch.push(protocol::event(envelope, &line)?);
+            }
+            if !batch.is_empty() {
+                return Ok(Some(batch));
+            }
+            match stream.next_chunk().await? {
+                Some(chunk) => {
+                    self.informer.hear();
+                    stream.framer.push(&chunk);
+                }
+                None if stream.framer.has_partial_line() => return Err(ReflectorError::Truncated),
+                None => return Ok(None),
+            }
+        }
+    }
+
+    /// Applies events and publishes the state after the last of them.
+    fn apply(
+        &mut self,
+        connection: &Connection,
+        batch: Vec<WatchEvent>,
+    ) -> Result<(), ReflectorError> {
+        let mut deleted = Vec::new();
+        for event in batch {
+            let event = match event {
+                WatchEvent::Change(event) => event,
+                WatchEvent::InitialEventsEnd(resource_version) => Event::Bookmark(resource_version),
+            };
+            if event.resource_version() < self.store.resource_version() {
+                return Err(ReflectorError::OutOfOrder);
+            }
+            if let Event::Deleted { uid, .. } = &event {
+                deleted.push(uid.clone());
+            }
+            self.store.apply(event);
+        }
+        let snapshot = self.store.snapshot(self.envelope()?);
+        self.informer
+            .publish(connection.generation, self.kind.namespaced, snapshot);
+        // After the publish: a reader that no longer finds the uid in the floor must find it gone in the snapshot.
+        for uid in deleted {
+            self.informer.floor().deleted(self.epoch, &uid);
+        }
+        Ok(())
+    }
+
+    fn envelope(&self) -> Result<&Arc<Envelope>, ReflectorError> {
+        self.kind
+            .envelope
+            .as_ref()
+            .ok_or(ReflectorError::NotLearned)
+    }
+}
+
+/// The lines of an open watch.
+struct Stream {
+    body: Incoming,
+    framer: crate::frame::LineFramer,
+    ends: tokio::time::Instant,
+}
+
+impl Stream {
+    fn new(body: Incoming, lasts: Duration) -> Self {
+        Self {
+            body,
+            framer: crate::frame::LineFramer::new(crate::frame::FRAME_LIMIT),
+            ends: tokio::time::Instant::now() + lasts,
+        }
+    }
+
+    /// When the server was asked to end it.
+    fn ends_by(&self) -> tokio::time::Instant {
+        self.ends
+    }
+
+    async fn next_chunk(&mut self) -> Result<Option<Bytes>, ReflectorError> {
+        loop {
+            match self.body.frame().await {
+                None => return Ok(None),
+                Some(Err(error)) => return Err(ReflectorError::Broken(error)),
+                Some(Ok(frame)) => {
+                    if let Ok(data) = frame.into_data() {
+                        return Ok(Some(data));
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! What can go wrong between a reflector and its server, told apart by what to do about it.
+
+use crate::envelope::EnvelopeError;
+use crate::frame::FrameTooLong;
+use crate::informers::Refusal;
+use crate::upstream::UpstreamError;
+
+/// A step of a reflector failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReflectorError {
+    #[error("no answer")]
+    Upstream(#[from] UpstreamError),
+    #[error("the stream broke")]
+    Broken(#[source] hyper::Error),
+    #[error("the stream ended inside an event")]
+    Truncated,
+    #[error("the stream ended before the list was complete")]
+    Ended,
+    #[error("no answer in time")]
+    TimedOut,
+    #[error("the watch did not end at its time")]
+    Overdue,
+    #[error("the server answered {code}: {message}")]
+    Status { code: u16, message: String },
+    #[error("the server sent bytes that are not what was asked for")]
+    BadBytes(#[source] serde_json::Error),
+    #[error("an unknown watch event")]
+    UnknownEvent,
+    #[error("an event is older than the one before it")]
+    OutOfOrder,
+    #[error("an object without a comparable resourceVersion")]
+    NoResourceVersion,
+    #[error(transparent)]
+    FrameTooLong(#[from] FrameTooLong),
+    #[error(transparent)]
+    Form(#[from] EnvelopeError),
+    #[error("the server's resourceVersion went back: another cluster is behind the name")]
+    WentBack,
+    #[error("the kind was not learned yet")]
+    NotLearned,
+    #[error("the kind stays live")]
+    Refused(Refusal),
+}
+
+impl ReflectorError {
+    /// The reason for which the kind stays live, where no other try will mend it.
+    pub(crate) fn refusal(&self) -> Option<Refusal> {
+        match self {
+            Self::Refused(refusal) => Some(*refusal),
+            Self::Status { code: 403, .. } => Some(Refusal::Forbidden),
+            Self::Status {
+                code: 404..=406, ..
+            } => Some(Refusal::NotListable),
+            Self::Form(EnvelopeError::NotAList(_)) => None,
+            Self::Form(
+                EnvelopeError::UnknownForm
+                | EnvelopeError::UnknownObjectForm
+                | EnvelopeError::NoResourceVersion,
+            )
+            | Self::NoResourceVersion => Some(Refusal::UnknownForm),
+            _ => None,
+        }
+    }
+
+    /// The server does not know the options of a streaming list.
+    pub(crate) fn is_refused_option(&self) -> bool {
+        matches!(
+            self,
+            Self::Status {
+                code: 400 | 422,
+                ..
+            }
+        )
+    }
+
+    pub(crate) fn is_unauthorized(&self) -> bool {
+        matches!(self, Self::Status { code: 401, .. })
+    }
+
+    pub(crate) fn is_expired(&self) -> bool {
+        matches!(self, Self::Status { code: 410, .. })
+    }
+
+    /// The version asked for is not one the server has had.
+    pub(crate) fn is_future(&self) -> bool {
+        matches!(self, Self::Status { code: 504, .. })
+    }
+
+    /// What came is not to be trusted, so what follows it is not either.
+    pub(crate) fn is_bad_bytes(&self) -> bool {
+        matches!(
+            self,
+            Self::BadBytes(_) | Self::UnknownEvent | Self::OutOfOrder | Self::FrameTooLong(_)
+        )
+    }
+
+    /// The connection, and not the answer, is at fault.
+    pub(crate) fn is_broken(&self) -> bool {
+        matches!(
+            self,
+            Self::Upstream(_)
+                | Self::Broken(_)
+                | Self::Truncated
+                | Self::Ended
+                | Self::TimedOut
+                | Self::Overdue
+        )
+    }
+
+    /// The error and its sources in one line.
+    pub(crate) fn chain(&self) -> String {
+        let mut line = self.to_string();
+        let mut source = std::error::Error::source(self);
+        while let Some(error) = source {
+            let text = error.to_string();
+            if !line.contains(&text) {
+                line = format!("{line}: {text}");
+            }
+            source = error.source();
+        }
+        line
+    }
+}

@@ -1,0 +1,114 @@
+//! From the lines of a watch to events.
+
+use crate::envelope::Envelope;
+use crate::object::{ObjectHead, StatusHead, WatchFrame};
+use crate::reflector::ReflectorError;
+use crate::resource_version::ResourceVersion;
+use crate::store::{Element, Event, key};
+
+/// What a line of a watch says.
+#[derive(Debug)]
+pub(crate) enum WatchEvent {
+    /// A change, or a plain bookmark.
+    Change(Event),
+    /// The bookmark that ends the initial events of a streaming list.
+    InitialEventsEnd(ResourceVersion),
+}
+
+/// Reads one line of a watch.
+///
+/// # Errors
+/// The line is not an event, or the event is an error of the server.
+pub(crate) fn event(envelope: &Envelope, line: &[u8]) -> Result<WatchEvent, ReflectorError> {
+    let frame = WatchFrame::parse(line).map_err(ReflectorError::BadBytes)?;
+    let object = frame.object.get().as_bytes();
+    if frame.event_type == "ERROR" {
+        let status: StatusHead =
+            serde_json::from_slice(object).map_err(ReflectorError::BadBytes)?;
+        return Err(ReflectorError::Status {
+            code: status.code,
+            message: status.message,
+        });
+    }
+    let head = ObjectHead::parse(object).map_err(ReflectorError::BadBytes)?;
+    let resource_version = ResourceVersion::parse(&head.metadata.resource_version)
+        .ok_or(ReflectorError::NoResourceVersion)?;
+    Ok(match &*frame.event_type {
+        "ADDED" | "MODIFIED" => {
+            let element = Element::new(&head.metadata, envelope.item_from_object(object)?);
+            WatchEvent::Change(Event::Applied(
+                element.ok_or(ReflectorError::NoResourceVersion)?,
+            ))
+        }
+        "DELETED" => WatchEvent::Change(Event::Deleted {
+            key: key(&head.metadata.namespace, &head.metadata.name),
+            uid: head.metadata.uid.into_owned(),
+            resource_version,
+        }),
+        "BOOKMARK" => {
+            let annotations = head
+                .metadata
+                .annotations
+                .map_or("", |annotations| annotations.get());
+            if annotations.contains(r#""k8s.io/initial-events-end":"true""#) {
+                WatchEvent::InitialEventsEnd(resource_version)
+            } else {
+                WatchEvent::Change(Event::Bookmark(resource_version))
+            }
+        }
+        _ => return Err(ReflectorError::UnknownEvent),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(line: &str) -> Result<WatchEvent, ReflectorError> {
+        let list = "{\"kind\":\"PodList\",\"apiVersion\":\"v1\",\"metadata\":{\"resourceVersion\":\"5\"},\"items\":[]}\n";
+        let envelope = Envelope::learn(list.as_bytes(), "Pod").unwrap().envelope;
+        event(&envelope, line.as_bytes())
+    }
+
+    #[test]
+    fn changes_are_read_into_list_item_form() {
+        let line = r#"{"type":"MODIFIED","object":{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"8"}}}"#;
+        let WatchEvent::Change(Event::Applied(element)) = check(line).unwrap() else {
+            panic!("an applied element")
+        };
+        assert_eq!(
+            (&*element.key, &*element.uid, element.resource_version.get()),
+            ("n/a", "u", 8)
+        );
+        assert!(element.item.starts_with(b"{\"metadata\":"));
+    }
+
+    #[test]
+    fn the_end_of_the_initial_events_is_told_from_other_bookmarks() {
+        let end = r#"{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"9","annotations":{"k8s.io/initial-events-end":"true"}}}}"#;
+        assert!(matches!(check(end), Ok(WatchEvent::InitialEventsEnd(rv)) if rv.get() == 9));
+        let plain = r#"{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"9"},"spec":{"containers":null}}}"#;
+        assert!(
+            matches!(check(plain), Ok(WatchEvent::Change(Event::Bookmark(rv))) if rv.get() == 9)
+        );
+    }
+
+    #[test]
+    fn an_error_event_is_the_servers_error() {
+        let line = r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old","reason":"Expired","code":410}}"#;
+        assert!(check(line).unwrap_err().is_expired());
+    }
+
+    #[test]
+    fn bad_bytes_are_told_as_such() {
+        for line in [
+            "{",
+            "404 page not found",
+            r#"{"type":"ADDED"}"#,
+            r#"{"type":"ADDED","object":[]}"#,
+            r#"{"type":"RENAMED","object":{"metadata":{"resourceVersion":"1"}}}"#,
+        ] {
+            assert!(check(line).unwrap_err().is_bad_bytes(), "{line}");
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! What a reflector asks its server.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use serde::Deserialize;
+
+use crate::connection::{Connection, InformerShard};
+use crate::gvr::Gvr;
+use crate::informers::Refusal;
+use crate::object::{ListMeta, StatusHead};
+use crate::reflector::ReflectorError;
+use crate::resource_version::ResourceVersion;
+
+/// Time until an answer begins, and longest silence inside one that is read whole.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Bytes of an error answer that are read.
+const ERROR_BYTES: usize = 64 << 10;
+
+/// The path of a kind's LIST, across namespaces.
+pub(crate) fn list_path(gvr: &Gvr, query: &str) -> String {
+    format!("{}/{}?{query}", gvr.group_version_path(), gvr.resource)
+}
+
+/// Opens a request; its answer is a 200 whose body follows.
+pub(crate) async fn open(
+    connection: &Connection,
+    shard: &InformerShard,
+    path: &str,
+) -> Result<Incoming, ReflectorError> {
+    let request = connection.informer_request(path, "application/json");
+    // Boxed: the future of a request is large, and all that wait for one would be as large.
+    let sent = Box::pin(connection.send_informer(shard, request));
+    let response = tokio::time::timeout(ANSWER_TIMEOUT, sent)
+        .await
+        .map_err(|_| ReflectorError::TimedOut)??;
+    let code = response.status().as_u16();
+    if code == 200 {
+        return Ok(response.into_body());
+    }
+    let body = read(response.into_body(), ERROR_BYTES)
+        .await
+        .unwrap_or_default();
+    let message = serde_json::from_slice::<StatusHead>(&body)
+        .map(|status| status.message)
+        .unwrap_or_else(|_| String::from_utf8_lossy(&body[..body.len().min(200)]).into_owned());
+    Err(ReflectorError::Status { code, message })
+}
+
+/// The whole body of a request's answer.
+pub(crate) async fn fetch(
+    connection: &Connection,
+    shard: &InformerShard,
+    path: &str,
+) -> Result<Bytes, ReflectorError> {
+    read(open(connection, shard, path).await?, usize::MAX).await
+}
+
+async fn read(mut body: Incoming, limit: usize) -> Result<Bytes, ReflectorError> {
+    let mut bytes = BytesMut::new();
+    while let Some(frame) = tokio::time::timeout(ANSWER_TIMEOUT, body.frame())
+        .await
+        .map_err(|_| ReflectorError::TimedOut)?
+    {
+        if let Ok(data) = frame.map_err(ReflectorError::Broken)?.into_data() {
+            bytes.extend_from_slice(&data);
+        }
+        if bytes.len() > limit {
+            break;
+        }
+    }
+    Ok(bytes.freeze())
+}
+
+/// The newest version of a kind, from a consistent `LIST limit=1`.
+pub(crate) async fn latest_resource_version(
+    connection: &Connection,
+    shard: &InformerShard,
+    gvr: &Gvr,
+) -> Result<ResourceVersion, ReflectorError> {
+    #[derive(Deserialize)]
+    struct List<'a> {
+        #[serde(borrow)]
+        metadata: ListMeta<'a>,
+    }
+    let body = fetch(connection, shard, &list_path(gvr, "limit=1")).await?;
+    let list: List<'_> = serde_json::from_slice(&body).map_err(ReflectorError::BadBytes)?;
+    ResourceVersion::parse(&list.metadata.resource_version).ok_or(ReflectorError::NoResourceVersion)
+}
+
+/// A resource as discovery tells it.
+#[derive(Debug, Deserialize)]
+pub(crate) struct ApiResource {
+    name: String,
+    pub(crate) kind: String,
+    pub(crate) namespaced: bool,
+    #[serde(default)]
+    verbs: Vec<String>,
+}
+
+/// A kind that can be listed and watched, as its group version's discovery tells it.
+pub(crate) async fn api_resource(
+    connection: &Connection,
+    shard: &InformerShard,
+    gvr: &Gvr,
+) -> Result<ApiResource, ReflectorError> {
+    #[derive(Deserialize)]
+    struct ApiResourceList {
+        resources: Vec<ApiResource>,
+    }
+    let body = fetch(connection, shard, &gvr.group_version_path()).await?;
+    let list: ApiResourceList = serde_json::from_slice(&body).map_err(ReflectorError::BadBytes)?;
+    let has = |resource: &ApiResource, verb: &str| resource.verbs.iter().any(|known| known == verb);
+    list.resources
+        .into_iter()
+        .find(|resource| *resource.name == *gvr.resource)
+        .filter(|resource| has(resource, "list") && has(resource, "watch"))
+        .ok_or(ReflectorError::Refused(Refusal::NotListable))
+}
+
+/// The version that a group prefers; `v1` for the core group.
+pub(crate) async fn preferred_version(
+    connection: &Connection,
+    shard: &InformerShard,
+    group: &str,
+) -> Result<String, ReflectorError> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct ApiGroup {
+        preferred_version: Version,
+    }
+    #[derive(Deserialize)]
+    struct Version {
+        version: String,
+    }
+    if group.is_empty() {
+        return Ok("v1".to_owned());
+    }
+    let body = fetch(connection, shard, &format!("/apis/{group}")).await?;
+    let group: ApiGroup = serde_json::from_slice(&body).map_err(ReflectorError::BadBytes)?;
+    Ok(group.preferred_version.version)
+}

@@ -1,0 +1,399 @@
+//! The objects of one kind: an ordered map with immutable snapshots.
+//!
+//! A write makes a new map that shares all but a path with the old one, so readers keep what they have at no cost and
+//! the writer waits for nobody.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use imbl::OrdMap;
+
+use crate::envelope::Envelope;
+use crate::object::ObjectMeta;
+use crate::resource_version::ResourceVersion;
+
+/// Chunks of a LIST are about this long: large enough that TLS records and HTTP frames are full, small enough that a
+/// slow reader pins little.
+const CHUNK_BYTES: usize = 64 << 10;
+
+/// Memory of an element beside its object's bytes: the map's entry, the key twice counted, and the allocations.
+const ELEMENT_OVERHEAD: usize = 250;
+
+/// One object, in list-item form.
+#[derive(Debug)]
+pub struct Element {
+    /// `namespace/name`, or the name where cluster-scoped: the order of a LIST is the order of these bytes.
+    pub key: Arc<str>,
+    /// Its uid.
+    pub uid: Box<str>,
+    /// Its own version.
+    pub resource_version: ResourceVersion,
+    /// What a LIST holds of it.
+    pub item: Bytes,
+}
+
+/// The key of an object: `namespace/name`, or the name alone.
+pub fn key(namespace: &str, name: &str) -> String {
+    if namespace.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{namespace}/{name}")
+    }
+}
+
+impl Element {
+    /// An element from an object's metadata and its list-item form; `None` where the version cannot be compared.
+    pub fn new(meta: &ObjectMeta<'_>, item: Bytes) -> Option<Self> {
+        Some(Self {
+            key: key(&meta.namespace, &meta.name).into(),
+            uid: (*meta.uid).into(),
+            resource_version: ResourceVersion::parse(&meta.resource_version)?,
+            item,
+        })
+    }
+
+    fn bytes(&self) -> usize {
+        self.item.len() + self.key.len() + self.uid.len() + ELEMENT_OVERHEAD
+    }
+}
+
+/// A change of one kind's objects.
+#[derive(Debug)]
+pub enum Event {
+    /// An object is there, new or changed.
+    Applied(Element),
+    /// An object is gone.
+    Deleted {
+        /// Its key.
+        key: String,
+        /// Its uid.
+        uid: String,
+        /// The version at which it went.
+        resource_version: ResourceVersion,
+    },
+    /// Nothing happened up to a version.
+    Bookmark(ResourceVersion),
+}
+
+/// The objects of one kind, changed by its reflector alone.
+#[derive(Debug, Default)]
+pub struct Store {
+    objects: OrdMap<Arc<str>, Arc<Element>>,
+    bytes: usize,
+    resource_version: ResourceVersion,
+    last_event: ResourceVersion,
+}
+
+impl Event {
+    /// The version of the change.
+    pub fn resource_version(&self) -> ResourceVersion {
+        match self {
+            Self::Applied(element) => element.resource_version,
+            Self::Deleted {
+                resource_version, ..
+            }
+            | Self::Bookmark(resource_version) => *resource_version,
+        }
+    }
+}
+
+impl Store {
+    /// Takes one change.
+    pub fn apply(&mut self, event: Event) {
+        match event {
+            Event::Applied(element) => {
+                self.advance_event(element.resource_version);
+                self.insert(element);
+            }
+            Event::Deleted {
+                key,
+                resource_version,
+                ..
+            } => {
+                self.advance_event(resource_version);
+                self.unstage(&key);
+            }
+            Event::Bookmark(resource_version) => self.advance(resource_version),
+        }
+    }
+
+    fn insert(&mut self, element: Element) {
+        self.bytes += element.bytes();
+        if let Some(old) = self
+            .objects
+            .insert(Arc::clone(&element.key), Arc::new(element))
+        {
+            self.bytes -= old.bytes();
+        }
+    }
+
+    /// Adds an object of a list that is not complete yet: the version stays.
+    pub fn stage(&mut self, element: Element) {
+        self.insert(element);
+    }
+
+    /// Removes an object of a list that is not complete yet.
+    pub fn unstage(&mut self, key: &str) {
+        if let Some(gone) = self.objects.remove(key) {
+            self.bytes -= gone.bytes();
+        }
+    }
+
+    /// Ends a list: the store is complete at this version.
+    pub fn complete(&mut self, resource_version: ResourceVersion) {
+        self.advance_event(resource_version);
+    }
+
+    /// The version through which the store is complete (C).
+    pub fn resource_version(&self) -> ResourceVersion {
+        self.resource_version
+    }
+
+    /// Objects held.
+    pub fn len(&self) -> usize {
+        self.objects.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.objects.is_empty()
+    }
+
+    /// What is held now, for readers.
+    pub fn snapshot(&self, envelope: &Arc<Envelope>) -> Arc<Snapshot> {
+        Arc::new(Snapshot {
+            objects: self.objects.clone(),
+            bytes: self.bytes,
+            resource_version: self.resource_version,
+            last_event: self.last_event,
+            envelope: Arc::clone(envelope),
+        })
+    }
+
+    fn advance(&mut self, to: ResourceVersion) {
+        self.resource_version = self.resource_version.max(to);
+    }
+
+    fn advance_event(&mut self, to: ResourceVersion) {
+        self.advance(to);
+        self.last_event = self.last_event.max(to);
+    }
+}
+
+/// What one kind held at a version, immutable.
+#[derive(Debug)]
+pub struct Snapshot {
+    objects: OrdMap<Arc<str>, Arc<Element>>,
+    bytes: usize,
+    /// The version through which it is complete (C).
+    pub resource_version: ResourceVersion,
+    /// The version of the last change in it; bookmarks do not count.
+    pub last_event: ResourceVersion,
+    envelope: Arc<Envelope>,
+}
+
+impl Snapshot {
+    /// The object of a key.
+    pub fn get(&self, key: &str) -> Option<&Arc<Element>> {
+        self.objects.get(key)
+    }
+
+    /// Objects held.
+    pub fn len(&self) -> usize {
+        self.objects.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.objects.is_empty()
+    }
+
+    /// Memory of the objects, in bytes, estimated from their lengths.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The objects of a namespace, or all of them, in the order of a LIST.
+    pub fn range(
+        &self,
+        namespace: Option<&str>,
+    ) -> Box<dyn Iterator<Item = &Arc<Element>> + Send + '_> {
+        match namespace {
+            // '0' is the byte after '/', so this is every key that begins with "namespace/".
+            Some(namespace) => Box::new(
+                self.objects
+                    .range(
+                        Arc::<str>::from(format!("{namespace}/"))..format!("{namespace}0").into(),
+                    )
+                    .map(|(_, element)| element),
+            ),
+            None => Box::new(self.objects.values()),
+        }
+    }
+
+    /// The pieces of a GET's body.
+    pub fn object(&self, element: &Element) -> [Bytes; 3] {
+        self.envelope.object_from_item(&element.item)
+    }
+
+    /// A LIST's body.
+    pub fn list(self: &Arc<Self>, namespace: Option<&str>) -> ListBody {
+        let (head, tail) = self.envelope.around_list(self.resource_version);
+        let items: Vec<Bytes> = self
+            .range(namespace)
+            .map(|element| element.item.clone())
+            .collect();
+        let commas = items.len().saturating_sub(1);
+        let length = head.len() + tail.len() + commas + items.iter().map(Bytes::len).sum::<usize>();
+        ListBody {
+            length: length as u64,
+            head: Some(head),
+            tail: Some(tail),
+            items: items.into_iter(),
+            first: true,
+        }
+    }
+}
+
+/// The body of a LIST as chunks of some 64 KiB.
+#[derive(Debug)]
+pub struct ListBody {
+    length: u64,
+    head: Option<Bytes>,
+    tail: Option<Bytes>,
+    items: std::vec::IntoIter<Bytes>,
+    first: bool,
+}
+
+impl ListBody {
+    /// Bytes of the whole body, taken before the first chunk.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+}
+
+impl Iterator for ListBody {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        self.tail.as_ref()?;
+        let mut chunk =
+            BytesMut::with_capacity((CHUNK_BYTES + (CHUNK_BYTES >> 2)).min(self.length as usize));
+        if let Some(head) = self.head.take() {
+            chunk.extend_from_slice(&head);
+        }
+        while chunk.len() < CHUNK_BYTES {
+            let Some(item) = self.items.next() else {
+                chunk.extend_from_slice(&self.tail.take()?);
+                break;
+            };
+            if !std::mem::take(&mut self.first) {
+                chunk.extend_from_slice(b",");
+            }
+            chunk.extend_from_slice(&item);
+        }
+        Some(chunk.freeze())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn envelope() -> Arc<Envelope> {
+        let body = "{\"kind\":\"PodList\",\"apiVersion\":\"v1\",\"metadata\":{\"resourceVersion\":\"5\"},\"items\":[]}\n";
+        Arc::new(Envelope::learn(body.as_bytes(), "Pod").unwrap().envelope)
+    }
+
+    fn element(namespace: &str, name: &str, rv: u64) -> Element {
+        Element {
+            key: key(namespace, name).into(),
+            uid: "u".into(),
+            resource_version: ResourceVersion::from_number(rv),
+            item: format!(r#"{{"metadata":{{"name":"{name}","namespace":"{namespace}"}}}}"#).into(),
+        }
+    }
+
+    fn list(snapshot: &Arc<Snapshot>, namespace: Option<&str>) -> String {
+        let body = snapshot.list(namespace);
+        let length = body.length();
+        let bytes: Vec<u8> = body.flatten().collect();
+        assert_eq!(bytes.len() as u64, length);
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn a_list_is_ordered_by_the_bytes_of_namespace_slash_name() {
+        let mut store = Store::default();
+        for (namespace, name) in [
+            ("zz", "b"),
+            ("zz-b", "a"),
+            ("zz.c", "a"),
+            ("a", "z"),
+            ("zz0", "a"),
+        ] {
+            store.stage(element(namespace, name, 1));
+        }
+        store.complete(ResourceVersion::from_number(9));
+        let snapshot = store.snapshot(&envelope());
+        let keys: Vec<&str> = snapshot.range(None).map(|element| &*element.key).collect();
+        assert_eq!(keys, ["a/z", "zz-b/a", "zz.c/a", "zz/b", "zz0/a"]);
+        let one: Vec<&str> = snapshot
+            .range(Some("zz"))
+            .map(|element| &*element.key)
+            .collect();
+        assert_eq!(one, ["zz/b"]);
+    }
+
+    #[test]
+    fn an_empty_namespace_is_an_empty_list() {
+        let mut store = Store::default();
+        store.complete(ResourceVersion::from_number(9));
+        let expected = "{\"kind\":\"PodList\",\"apiVersion\":\"v1\",\"metadata\":{\"resourceVersion\":\"9\"},\"items\":[]}\n";
+        assert_eq!(list(&store.snapshot(&envelope()), Some("none")), expected);
+    }
+
+    proptest! {
+        /// The store against a plain map: same objects, same order, bytes counted, older snapshots untouched.
+        #[test]
+        fn it_is_a_map_with_a_version(changes in prop::collection::vec((0_u8..4, 0_u8..6, any::<bool>()), 0..60)) {
+            let envelope = envelope();
+            let mut store = Store::default();
+            let mut model: BTreeMap<String, String> = BTreeMap::new();
+            let mut kept: Vec<(Arc<Snapshot>, String)> = Vec::new();
+            for (at, (namespace, name, apply)) in changes.into_iter().enumerate() {
+                let rv = at as u64 + 1;
+                let (namespace, name) = (format!("ns{namespace}"), format!("n{name}"));
+                if apply {
+                    let mut new = element(&namespace, &name, rv);
+                    let item = format!(r#"{{"metadata":{{"rv":"{rv}"}}}}"#);
+                    new.item = item.clone().into();
+                    model.insert(key(&namespace, &name), item);
+                    store.apply(Event::Applied(new));
+                } else {
+                    model.remove(&key(&namespace, &name));
+                    store.apply(Event::Deleted {
+                        key: key(&namespace, &name), uid: "u".into(), resource_version: ResourceVersion::from_number(rv),
+                    });
+                }
+                let snapshot = store.snapshot(&envelope);
+                prop_assert_eq!(snapshot.resource_version.get(), rv);
+                let items: Vec<&str> = model.values().map(String::as_str).collect();
+                let expected = format!(
+                    "{{\"kind\":\"PodList\",\"apiVersion\":\"v1\",\"metadata\":{{\"resourceVersion\":\"{rv}\"}},\"items\":[{}]}}\n",
+                    items.join(","),
+                );
+                prop_assert_eq!(list(&snapshot, None), &expected[..]);
+                prop_assert_eq!(snapshot.bytes(), snapshot.range(None).map(|e| e.bytes()).sum::<usize>());
+                kept.push((snapshot, expected));
+            }
+            for (snapshot, expected) in kept {
+                prop_assert_eq!(list(&snapshot, None), expected);
+            }
+        }
+    }
+}

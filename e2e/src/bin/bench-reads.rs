@@ -1,0 +1,169 @@
+//! CPU per answer: LIST and GET from the proxy's memory beside the same kube-apiserver, in one run.
+//!
+//! Rounds of both alternate, the CPU of each server process is read from /proc before and after a round, and the medians
+//! are printed with their ratio. Numbers depend on the machine; the ratio much less.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, ensure};
+use clap::Parser;
+use fleetcache_e2e::client::Client;
+use fleetcache_e2e::control_plane::{ControlPlane, Options, Server};
+use fleetcache_e2e::poll::{PATIENCE, wait_for};
+use fleetcache_e2e::proxy::Proxy;
+use futures_util::{StreamExt, TryStreamExt, stream};
+use serde_json::{Value, json};
+
+/// The kernel counts CPU in hundredths of a second (USER_HZ is 100 on every Linux architecture with a stable ABI).
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// CPU per answer of cached reads, beside the kube-apiserver they come from.
+#[derive(Parser)]
+struct Args {
+    /// Pods to create.
+    #[arg(long, default_value_t = 10_000)]
+    pods: usize,
+    /// Rounds of each server; they alternate.
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// LISTs of a round.
+    #[arg(long, default_value_t = 4)]
+    lists: usize,
+    /// GETs of a round.
+    #[arg(long, default_value_t = 3_000)]
+    gets: usize,
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let args = Args::parse();
+    let cluster = ControlPlane::start(Options::named("bench")).await?;
+    let direct = cluster.client()?;
+    eprintln!("creating {} pods", args.pods);
+    create_pods(&direct, args.pods).await?;
+
+    let proxy = Proxy::for_kubeconfigs(&[cluster.kubeconfig()]).await?;
+    let proxied = proxy.client("bench")?;
+    let list = "/api/v1/pods";
+    wait_for("the informer to sync", PATIENCE, || async {
+        match proxied.get(list).await {
+            Ok(answer) if answer.is_hit() => Ok(()),
+            Ok(answer) => Err(answer.cache_status().to_owned()),
+            Err(error) => Err(error.to_string()),
+        }
+    })
+    .await?;
+
+    let apiserver = cluster
+        .pid(Server::Apiserver)
+        .context("kube-apiserver runs")?;
+    let servers = [
+        ("kube-apiserver", apiserver, &direct),
+        ("fleetcache", proxy.pid(), &proxied),
+    ];
+    println!("pods: {}", args.pods);
+    let one_namespace = "/api/v1/namespaces/bench-0/pods";
+    let one = "/api/v1/namespaces/bench-0/pods/pod-0";
+    let one_cached = "/api/v1/namespaces/bench-0/pods/pod-0?resourceVersion=0";
+    for (what, path, count) in [
+        ("LIST all, JSON", list, args.lists),
+        ("LIST one namespace, JSON", one_namespace, args.lists * 20),
+        ("GET, resourceVersion unset", one, args.gets),
+        ("GET, resourceVersion=0", one_cached, args.gets),
+    ] {
+        let mut rounds: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+        for _ in 0..args.rounds {
+            for (name, pid, client) in servers {
+                let before = cpu_seconds(pid)?;
+                for _ in 0..count {
+                    let answer = client.get(path).await?.ok()?;
+                    ensure!(
+                        name == "kube-apiserver" || answer.is_hit(),
+                        "{}",
+                        answer.cache_status()
+                    );
+                }
+                let per_answer = (cpu_seconds(pid)? - before) * 1000.0 / count as f64;
+                rounds.entry(name).or_default().push(per_answer);
+            }
+        }
+        let [theirs, ours] = servers.map(|(name, ..)| median(&rounds[name]));
+        println!(
+            "{what:28} kube-apiserver {theirs:9.3} ms  fleetcache {ours:9.3} ms  ratio {:.3}",
+            ours / theirs
+        );
+    }
+    println!(
+        "fleetcache resident: {} MiB",
+        resident_bytes(proxy.pid())? >> 20
+    );
+    println!(
+        "kube-apiserver resident: {} MiB",
+        resident_bytes(apiserver)? >> 20
+    );
+    Ok(())
+}
+
+/// Pods of some 10 kB with their managedFields, 500 to a namespace.
+async fn create_pods(client: &Client, pods: usize) -> anyhow::Result<()> {
+    for namespace in 0..pods.div_ceil(500) {
+        let name = format!("bench-{namespace}");
+        let object = json!({"metadata": {"name": name}});
+        client.create("/api/v1/namespaces", &object).await?.ok()?;
+    }
+    stream::iter((0..pods).map(|at| async move {
+        let path = format!("/api/v1/namespaces/bench-{}/pods", at / 500);
+        client.create(&path, &pod(at)).await?.ok()
+    }))
+    .buffer_unordered(16)
+    .try_for_each(|_| async { Ok(()) })
+    .await
+}
+
+fn pod(at: usize) -> Value {
+    let container = |name: usize| {
+        let env: Vec<Value> = (0..12)
+            .map(|n| json!({"name": format!("SETTING_{n}"), "value": format!("value {n} of container {name} of pod {at}")}))
+            .collect();
+        json!({
+            "name": format!("c{name}"), "image": format!("registry.example/team/app-{name}:v1.{at}"), "env": env,
+            "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "256Mi"}},
+            "ports": [{"containerPort": 8080, "name": "http"}],
+            "readinessProbe": {"httpGet": {"path": "/ready", "port": "http"}, "periodSeconds": 5},
+        })
+    };
+    json!({
+        "metadata": {
+            "name": format!("pod-{}", at % 500),
+            "labels": {"app.kubernetes.io/name": "app", "app.kubernetes.io/instance": format!("app-{at}"), "tier": "backend"},
+            "annotations": {"example.com/checksum": format!("{at:064x}"), "example.com/note": "n".repeat(400)},
+        },
+        "spec": {"containers": (0..3).map(container).collect::<Vec<_>>(), "terminationGracePeriodSeconds": 30},
+    })
+}
+
+/// User and system CPU of a process, in seconds.
+fn cpu_seconds(pid: u32) -> anyhow::Result<f64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    // The name in parentheses may hold anything; utime and stime are the 12th and 13th field after it.
+    let (_, fields) = stat.rsplit_once(") ").context("a stat line")?;
+    let mut fields = fields.split(' ').skip(11);
+    let mut next = || -> anyhow::Result<f64> { Ok(fields.next().context("a stat line")?.parse()?) };
+    Ok((next()? + next()?) / TICKS_PER_SECOND)
+}
+
+fn resident_bytes(pid: u32) -> anyhow::Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmRSS:"))
+        .context("VmRSS")?;
+    let kilobytes: u64 = line.split_whitespace().nth(1).context("VmRSS")?.parse()?;
+    Ok(kilobytes << 10)
+}
+
+fn median(rounds: &[f64]) -> f64 {
+    let mut rounds = rounds.to_vec();
+    rounds.sort_by(f64::total_cmp);
+    rounds[rounds.len() / 2]
+}

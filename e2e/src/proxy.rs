@@ -1,0 +1,368 @@
+//! The `fleetcache` binary, started as a user would start it.
+
+mod metrics;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::binaries;
+use crate::client::Client;
+use crate::kubeconfig::{Context, Credential};
+use crate::kubectl::Kubectl;
+use crate::poll::{PATIENCE, wait_for};
+use crate::process::{Process, Signal};
+pub use metrics::Metrics;
+
+/// A proxy that is told to end gets this long before it is killed and the test fails.
+const STOP_PATIENCE: Duration = Duration::from_secs(30);
+
+/// How to start it. The default is what `fleetcache serve` does with no flag but free ports and a directory of its own.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The kubeconfigs to read clusters from.
+    pub kubeconfigs: Vec<PathBuf>,
+    /// The text of a configuration file.
+    pub config: Option<String>,
+    /// Further arguments of `serve`.
+    pub args: Vec<String>,
+    /// Further environment variables, such as `RUST_LOG`.
+    pub env: Vec<(String, String)>,
+}
+
+/// A running proxy. Dropping it ends it, and fails the test if it panicked anywhere or did not end cleanly.
+pub struct Proxy {
+    process: Process,
+    url: String,
+    admin: String,
+    contexts: Vec<Context>,
+    dir: TempDir,
+}
+
+impl Proxy {
+    /// Starts a proxy for the clusters of these kubeconfigs.
+    pub async fn for_kubeconfigs(kubeconfigs: &[PathBuf]) -> anyhow::Result<Self> {
+        Self::start(Options {
+            kubeconfigs: kubeconfigs.to_vec(),
+            ..Options::default()
+        })
+        .await
+    }
+
+    /// Starts the proxy and returns when it says that it listens.
+    pub async fn start(options: Options) -> anyhow::Result<Self> {
+        let dir = tempfile::Builder::new()
+            .prefix("fleetcache-proxy-")
+            .tempdir()?;
+        let mut command = Command::new(binaries::fleetcache().await?);
+        command
+            .args([
+                "serve",
+                "--listen",
+                "127.0.0.1:0",
+                "--admin-listen",
+                "127.0.0.1:0",
+                "--state-dir",
+            ])
+            .arg(dir.path());
+        if let Some(config) = &options.config {
+            let path = dir.path().join("fleetcache.yaml");
+            std::fs::write(&path, config)?;
+            command.arg("--config").arg(path);
+        }
+        for kubeconfig in &options.kubeconfigs {
+            command.arg("--kubeconfig").arg(kubeconfig);
+        }
+        command.args(&options.args);
+        // Neither the kubeconfig nor the proxy settings of whoever runs the tests.
+        command
+            .env_clear()
+            .env("HOME", dir.path())
+            .env("FLEETCACHE_LOG_FORMAT", "json")
+            .env("RUST_BACKTRACE", "1");
+        command.envs(options.env.iter().map(|(name, value)| (name, value)));
+
+        let mut process =
+            Process::spawn("fleetcache", command, &dir.path().join("fleetcache.log"))?;
+        let outcome = wait_for("fleetcache to listen", PATIENCE, || {
+            let ended = process
+                .exited()
+                .map(|status| format!("fleetcache ended with {status}\n{}", process.log_tail()));
+            let found = listening(&process.log());
+            async move {
+                match (found, ended) {
+                    (Some(found), _) => Ok(Ok(found)),
+                    (None, Some(ended)) => Ok(Err(ended)),
+                    (None, None) => Err("it has not said so"),
+                }
+            }
+        });
+        let (url, admin) = match outcome.await {
+            Ok(Ok((proxy_addr, admin_addr))) => (format!("https://{proxy_addr}"), admin_addr),
+            Ok(Err(ended)) => anyhow::bail!(ended),
+            Err(error) => return Err(error.context(process.log_tail())),
+        };
+        let mut proxy = Self {
+            process,
+            url,
+            admin,
+            contexts: Vec::new(),
+            dir,
+        };
+        proxy.contexts = read_contexts(&proxy.kubeconfig()).await?;
+        Ok(proxy)
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// The URL of the proxy itself.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The kubeconfig the proxy wrote, with one context per cluster.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.dir.path().join("kubeconfig")
+    }
+
+    /// The endpoint of one cluster, as the generated kubeconfig has it.
+    pub fn context(&self, cluster: &str) -> anyhow::Result<Context> {
+        let names: Vec<&str> = self
+            .contexts
+            .iter()
+            .map(|context| context.name.as_str())
+            .collect();
+        let found = self.contexts.iter().find(|context| context.name == cluster);
+        Ok(found
+            .with_context(|| format!("the proxy's kubeconfig has {names:?} and not '{cluster}'"))?
+            .clone())
+    }
+
+    /// The endpoint of the proxy itself, outside of any cluster.
+    pub fn root(&self) -> anyhow::Result<Context> {
+        let mut root = self
+            .contexts
+            .first()
+            .context("the proxy's kubeconfig has no context")?
+            .clone();
+        root.server.clone_from(&self.url);
+        Ok(root)
+    }
+
+    /// A client of one cluster through the proxy, on a connection of its own.
+    pub fn client(&self, cluster: &str) -> anyhow::Result<Client> {
+        Client::new(&self.context(cluster)?)
+    }
+
+    /// kubectl on one cluster through the proxy.
+    pub async fn kubectl(&self, cluster: &str) -> anyhow::Result<Kubectl> {
+        self.context(cluster)?;
+        Kubectl::new(&self.kubeconfig(), cluster).await
+    }
+
+    /// The metrics as they are now.
+    pub fn metrics(&self) -> anyhow::Result<Metrics> {
+        Metrics::scrape(&self.admin)
+    }
+
+    /// The status code of a path on the admin listener.
+    pub fn admin_status(&self, path: &str) -> anyhow::Result<u16> {
+        Ok(metrics::get(&self.admin, path)?.0)
+    }
+
+    /// The process id, for `/proc`.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Everything it has logged.
+    pub fn log(&self) -> String {
+        self.process.log()
+    }
+
+    /// The end of the log, for messages.
+    pub fn log_tail(&self) -> String {
+        self.process.log_tail()
+    }
+
+    /// Resident memory in bytes.
+    pub fn resident_bytes(&self) -> anyhow::Result<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id()))?;
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:"))
+            .context("no VmRSS")?;
+        let kib: u64 = line.trim().trim_end_matches("kB").trim().parse()?;
+        Ok(kib * 1024)
+    }
+
+    /// How many descriptors it has open.
+    pub fn open_files(&self) -> anyhow::Result<usize> {
+        Ok(std::fs::read_dir(format!("/proc/{}/fd", self.id()))?.count())
+    }
+
+    /// Sends a signal, for a proxy that is to miss what happens meanwhile.
+    pub fn signal(&self, signal: Signal) {
+        self.process.signal(signal);
+    }
+
+    /// Asks it to end, as a service manager does, and returns how it did.
+    pub async fn stop(mut self) -> anyhow::Result<ExitStatus> {
+        let status = self.process.terminate(STOP_PATIENCE).await?;
+        Ok(status)
+    }
+
+    fn panics(&self) -> anyhow::Result<f64> {
+        self.metrics()?
+            .get("fleetcache_panics_total")
+            .context("no metric fleetcache_panics_total")
+    }
+
+    fn end(&mut self) -> anyhow::Result<()> {
+        if self.process.exited().is_some() {
+            return Ok(());
+        }
+        let panics = self.panics();
+        self.process.signal(Signal::Terminate);
+        let deadline = Instant::now() + STOP_PATIENCE;
+        let status = loop {
+            match self.process.exited() {
+                Some(status) => break status,
+                None if Instant::now() > deadline => {
+                    anyhow::bail!("fleetcache did not end within {STOP_PATIENCE:?} of SIGTERM")
+                }
+                None => std::thread::sleep(Duration::from_millis(10)),
+            }
+        };
+        ensure!(
+            status.success(),
+            "fleetcache ended with {status} on SIGTERM"
+        );
+        let panics = panics?;
+        ensure!(panics == 0.0, "fleetcache panicked {panics} times");
+        Ok(())
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        let failed_already = std::thread::panicking();
+        if let Err(error) = self.end()
+            && !failed_already
+        {
+            panic!("{error:#}\n{}", self.log_tail());
+        }
+    }
+}
+
+/// The two addresses of the line `listening`, whichever of tracing's formats the log has.
+fn listening(log: &str) -> Option<(String, String)> {
+    log.lines().find_map(|line| {
+        if let Ok(event) = serde_json::from_str::<Value>(line) {
+            let fields = if event["fields"].is_object() {
+                &event["fields"]
+            } else {
+                &event
+            };
+            let said = fields["message"] == "listening";
+            return said.then(|| {
+                Some((
+                    fields["proxy_addr"].as_str()?.to_owned(),
+                    fields["admin_addr"].as_str()?.to_owned(),
+                ))
+            })?;
+        }
+        let field = |name: &str| {
+            let (_, rest) = line.split_once(&format!("{name}="))?;
+            Some(rest.split_whitespace().next()?.trim_matches('"').to_owned())
+        };
+        line.contains("listening")
+            .then(|| Some((field("proxy_addr")?, field("admin_addr")?)))?
+    })
+}
+
+/// Reads the generated kubeconfig with kubectl, which is also its first user.
+async fn read_contexts(kubeconfig: &Path) -> anyhow::Result<Vec<Context>> {
+    let kubectl = Kubectl::new(kubeconfig, "").await?;
+    let text = kubectl
+        .run(&["config", "view", "--raw", "--output=json"])
+        .await?
+        .ok()?;
+    let config: Value = serde_json::from_str(&text)?;
+    let named = |list: &str, name: &Value| -> Value {
+        let items = config[list].as_array().into_iter().flatten();
+        items
+            .into_iter()
+            .find(|item| item["name"] == *name)
+            .cloned()
+            .unwrap_or_default()
+    };
+    let decode = |value: &Value| -> anyhow::Result<String> {
+        use base64::Engine as _;
+        let bytes = base64::engine::general_purpose::STANDARD
+            .decode(value.as_str().context("no certificate-authority-data")?)?;
+        Ok(String::from_utf8(bytes)?)
+    };
+    let mut contexts = Vec::new();
+    for item in config["contexts"].as_array().into_iter().flatten() {
+        let cluster = &named("clusters", &item["context"]["cluster"])["cluster"];
+        let user = &named("users", &item["context"]["user"])["user"];
+        contexts.push(Context {
+            name: item["name"].as_str().unwrap_or_default().to_owned(),
+            server: cluster["server"]
+                .as_str()
+                .context("a cluster without a server")?
+                .to_owned(),
+            ca_pem: decode(&cluster["certificate-authority-data"])?,
+            credential: user["token"].as_str().map_or(Credential::None, |token| {
+                Credential::Token(token.to_owned())
+            }),
+        });
+    }
+    Ok(contexts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(log: &str) {
+        assert_eq!(
+            listening(log),
+            Some(("127.0.0.1:1234".to_owned(), "127.0.0.1:5678".to_owned())),
+            "{log}"
+        );
+    }
+
+    #[test]
+    fn the_addresses_are_found_in_every_log_format() {
+        check(
+            r#"{"level":"INFO","fields":{"message":"listening","proxy_addr":"127.0.0.1:1234","admin_addr":"127.0.0.1:5678"}}"#,
+        );
+        check(
+            r#"{"level":"INFO","message":"listening","proxy_addr":"127.0.0.1:1234","admin_addr":"127.0.0.1:5678"}"#,
+        );
+        check(
+            "2026-01-01T00:00:00Z  INFO fleetcache: listening proxy_addr=127.0.0.1:1234 admin_addr=127.0.0.1:5678",
+        );
+        check(
+            "starting\n2026 INFO listening proxy_addr=\"127.0.0.1:1234\" admin_addr=\"127.0.0.1:5678\"\nlater",
+        );
+    }
+
+    #[test]
+    fn other_lines_are_not_mistaken_for_it() {
+        assert_eq!(
+            listening("{\"fields\":{\"message\":\"connected\"}}\nlistening soon"),
+            None
+        );
+    }
+}

@@ -1,0 +1,150 @@
+//! What reached the cluster: tests assert "one upstream watch" and "nothing dialled" with it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+/// The counts of one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Connections accepted since the start.
+    pub accepted: u64,
+    /// Connections open now.
+    pub connections: u64,
+    /// Requests by verb and resource; other paths count as verb `other` and their path.
+    pub requests: BTreeMap<(String, String), u64>,
+    /// Watches open now, by resource.
+    pub watches: BTreeMap<String, u64>,
+}
+
+impl Counts {
+    /// Requests with this Kubernetes verb (`list`, not GET) for this resource.
+    pub fn requests(&self, verb: &str, resource: &str) -> u64 {
+        self.requests
+            .get(&(verb.to_owned(), resource.to_owned()))
+            .copied()
+            .unwrap_or_default()
+    }
+
+    /// All requests for resources.
+    pub fn resource_requests(&self) -> u64 {
+        let counts = self.requests.iter().filter(|((verb, _), _)| verb != OTHER);
+        counts.map(|(_, count)| count).sum()
+    }
+
+    /// Watches of this resource that are open.
+    pub fn watches(&self, resource: &str) -> u64 {
+        self.watches.get(resource).copied().unwrap_or_default()
+    }
+}
+
+/// The verb under which requests for anything but resources are counted.
+const OTHER: &str = "other";
+
+/// Counts as requests come and go.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Counters(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    accepted: AtomicU64,
+    closed: AtomicU64,
+    requests: Mutex<BTreeMap<(String, String), u64>>,
+    watches: Mutex<BTreeMap<String, u64>>,
+}
+
+/// A connection that counts as open.
+#[derive(Debug)]
+pub(super) struct OpenConnection(Arc<Inner>);
+
+/// A watch that counts as open.
+#[derive(Debug)]
+pub(super) struct OpenWatch(Arc<Inner>, &'static str);
+
+impl Counters {
+    pub(super) fn request(&self, verb: &str, resource: &str) {
+        *self
+            .0
+            .requests
+            .lock()
+            .entry((verb.to_owned(), resource.to_owned()))
+            .or_default() += 1;
+    }
+
+    pub(super) fn other_request(&self, path: &str) {
+        self.request(OTHER, path);
+    }
+
+    /// Counts a connection as open until the guard is dropped.
+    pub(super) fn connection(&self) -> OpenConnection {
+        self.0.accepted.fetch_add(1, Ordering::Relaxed);
+        OpenConnection(self.0.clone())
+    }
+
+    /// Counts a watch as open until the guard is dropped.
+    pub(super) fn watch(&self, resource: &'static str) -> OpenWatch {
+        *self
+            .0
+            .watches
+            .lock()
+            .entry(resource.to_owned())
+            .or_default() += 1;
+        OpenWatch(self.0.clone(), resource)
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        // In this order a connection that closes in between cannot make the difference negative.
+        let closed = self.0.closed.load(Ordering::Relaxed);
+        let accepted = self.0.accepted.load(Ordering::Relaxed);
+        Counts {
+            accepted,
+            connections: accepted.saturating_sub(closed),
+            requests: self.0.requests.lock().clone(),
+            watches: self.0.watches.lock().clone(),
+        }
+    }
+}
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        self.0.closed.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Drop for OpenWatch {
+    fn drop(&mut self) {
+        if let Some(open) = self.0.watches.lock().get_mut(self.1) {
+            *open = open.saturating_sub(1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn guards_count_while_they_live() {
+        let counters = Counters::default();
+        let connection = counters.connection();
+        let watches = [counters.watch("pods"), counters.watch("pods")];
+        counters.request("list", "pods");
+        let counts = counters.counts();
+        assert_eq!(
+            (
+                counts.connections,
+                counts.watches("pods"),
+                counts.requests("list", "pods")
+            ),
+            (1, 2, 1)
+        );
+        drop((connection, watches));
+        let counts = counters.counts();
+        assert_eq!(
+            (counts.accepted, counts.connections, counts.watches("pods")),
+            (1, 0, 0)
+        );
+    }
+}

@@ -1,0 +1,265 @@
+//! One request: count it, hold it up as the faults say, authenticate, answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, ETAG, RETRY_AFTER, VARY};
+use http::request::Parts;
+use http::{HeaderValue, Method, Request, Response};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use parking_lot::RwLock;
+
+use super::body::{self, Body};
+use super::counters::Counters;
+use super::defaults;
+use super::discovery;
+use super::faults::Faults;
+use super::list;
+use super::options::ListOptions;
+use super::query::Query;
+use super::representation::Representation;
+use super::reviews;
+use super::status::Status;
+use super::store::Store;
+use super::target::{ResourcePath, Target};
+use super::watch;
+use super::write::Write;
+
+const AUDIT_ID: &str = "audit-id";
+
+/// Whom a valid token stands for.
+const USER: &str = "admin";
+
+/// What answers requests: the state and settings of one cluster.
+#[derive(Debug)]
+pub(super) struct Service {
+    pub(super) store: Store,
+    pub(super) counters: Counters,
+    pub(super) faults: Faults,
+    /// The tokens accepted. Held for a comparison.
+    pub(super) tokens: RwLock<Vec<String>>,
+    pub(super) watch_list: bool,
+    pub(super) bookmark_interval: Duration,
+    pub(super) fresh_wait: Duration,
+    pub(super) git_version: String,
+}
+
+impl Service {
+    pub(super) async fn handle(self: &Arc<Self>, request: Request<Incoming>) -> Response<Body> {
+        let audit_id = request.headers().get(AUDIT_ID).cloned();
+        let answered = self.answer(request).await;
+        let mut response = answered.unwrap_or_else(|status| failure(&status));
+        let audit_id = audit_id.or_else(|| HeaderValue::from_str(&defaults::uid()).ok());
+        if let Some(audit_id) = audit_id {
+            response.headers_mut().insert(AUDIT_ID, audit_id);
+        }
+        response
+    }
+
+    async fn answer(
+        self: &Arc<Self>,
+        request: Request<Incoming>,
+    ) -> Result<Response<Body>, Status> {
+        let (parts, incoming) = request.into_parts();
+        let query = Query::parse(parts.uri.query().unwrap_or_default());
+        let target = Target::parse(parts.uri.path());
+        self.count(&parts, &query, &target);
+        self.faults.delay().await;
+        let faults = self.faults.in_force();
+        if let Some(status) = faults.answer(parts.uri.path()) {
+            return Err(status);
+        }
+        if let Some(response) = self.public(parts.uri.path()) {
+            return Ok(response);
+        }
+        if faults.refuses_credentials() || !self.is_authenticated(&parts) {
+            return Err(Status::unauthorized());
+        }
+        let user = header(&parts, "impersonate-user").unwrap_or(USER);
+        let forbidden = faults.forbids(parts.uri.path());
+        match target? {
+            Target::Resource(path) if forbidden => {
+                let (verb, namespace) =
+                    (verb(&parts.method, &path, &query), path.namespace_or_none());
+                Err(Status::forbidden(
+                    user,
+                    verb,
+                    path.resource,
+                    namespace,
+                    &path.name,
+                ))
+            }
+            Target::Other(path) if forbidden => Err(Status::forbidden_path(
+                user,
+                &parts.method.as_str().to_lowercase(),
+                &path,
+            )),
+            Target::Resource(path) => self.resource(&parts, incoming, &path, &query).await,
+            Target::Other(path) => self.other(&parts, incoming, &path, user).await,
+        }
+    }
+
+    fn count(&self, parts: &Parts, query: &Query, target: &Result<Target, Status>) {
+        match target {
+            Ok(Target::Resource(path)) => {
+                self.counters
+                    .request(verb(&parts.method, path, query), path.resource.plural);
+            }
+            Ok(Target::Other(_)) | Err(_) => self.counters.other_request(parts.uri.path()),
+        }
+    }
+
+    /// What the apiserver tells anyone.
+    fn public(&self, path: &str) -> Option<Response<Body>> {
+        match path.split('/').nth(1)? {
+            "healthz" | "livez" | "readyz" => {
+                Some(body::full(200, "text/plain; charset=utf-8", "ok"))
+            }
+            "version" => Some(body::json(discovery::version(&self.git_version))),
+            _ => None,
+        }
+    }
+
+    fn is_authenticated(&self, parts: &Parts) -> bool {
+        let authorization = parts
+            .headers
+            .get(AUTHORIZATION)
+            .and_then(|value| value.to_str().ok());
+        let token = authorization.and_then(|value| value.strip_prefix("Bearer "));
+        token.is_some_and(|token| self.tokens.read().iter().any(|accepted| accepted == token))
+    }
+
+    async fn resource(
+        self: &Arc<Self>,
+        parts: &Parts,
+        incoming: Incoming,
+        path: &ResourcePath,
+        query: &Query,
+    ) -> Result<Response<Body>, Status> {
+        check_subresource(path)?;
+        let verb = verb(&parts.method, path, query);
+        if matches!(verb, "get" | "list" | "watch") {
+            return self.read(parts, path, query).await;
+        }
+        let body = read_body(incoming).await?;
+        let content_type = header(parts, CONTENT_TYPE.as_str()).unwrap_or_default();
+        let content_type = content_type.split(';').next().unwrap_or_default().trim();
+        let write = Write {
+            path,
+            query,
+            content_type,
+            body,
+        };
+        match (verb, path.name.is_empty(), path.subresource.is_empty()) {
+            ("create", true, true) => write.create(self),
+            ("update", false, _) => write.replace(self),
+            ("patch", false, _) => write.patch(self),
+            ("delete", false, true) => write.delete(self),
+            ("deletecollection", true, true) => write.delete_collection(self).await,
+            _ => Err(Status::method_not_allowed()),
+        }
+    }
+
+    async fn read(
+        self: &Arc<Self>,
+        parts: &Parts,
+        path: &ResourcePath,
+        query: &Query,
+    ) -> Result<Response<Body>, Status> {
+        let representation = Representation::negotiate(header(parts, ACCEPT.as_str()), query)?;
+        if !path.name.is_empty() {
+            return list::get(self, path, query, representation).await;
+        }
+        let options = ListOptions::parse(path.resource, query, self.watch_list)?;
+        if options.watch {
+            watch::watch(self, path, options, representation)
+        } else {
+            list::list(self, path, &options, representation).await
+        }
+    }
+
+    async fn other(
+        &self,
+        parts: &Parts,
+        incoming: Incoming,
+        path: &str,
+        user: &str,
+    ) -> Result<Response<Body>, Status> {
+        if parts.method == Method::POST {
+            let body = read_body(incoming).await?;
+            let answer = reviews::answer(path, user, &body).ok_or_else(Status::no_such_page)??;
+            return Ok(body::full(201, "application/json", answer));
+        }
+        let accept = header(parts, ACCEPT.as_str()).unwrap_or_default();
+        if let Some(answer) = discovery::answer(path, accept) {
+            return Ok(discovered(path, accept, answer));
+        }
+        let openapi = discovery::openapi(path).ok_or_else(Status::no_such_page)?;
+        Ok(body::json(openapi))
+    }
+}
+
+/// Adds what lets clients keep aggregated discovery.
+fn discovered(path: &str, accept: &str, answer: Vec<u8>) -> Response<Body> {
+    if !matches!(path, "/api" | "/apis") || !discovery::is_aggregated(accept) {
+        return body::json(answer);
+    }
+    let mut response = body::full(200, discovery::AGGREGATED, answer);
+    response
+        .headers_mut()
+        .insert(VARY, HeaderValue::from_static("Accept"));
+    // The resources never change, so neither does the tag.
+    response
+        .headers_mut()
+        .insert(ETAG, HeaderValue::from_static("\"SIMULATED\""));
+    response
+}
+
+/// `status` of what has one; nothing else is served.
+fn check_subresource(path: &ResourcePath) -> Result<(), Status> {
+    match path.subresource.as_str() {
+        "" => Ok(()),
+        "status" if path.resource.status => Ok(()),
+        _ => Err(Status::no_such_resource()),
+    }
+}
+
+/// The Kubernetes verb; empty for methods that the API does not have.
+fn verb(method: &Method, path: &ResourcePath, query: &Query) -> &'static str {
+    let collection = path.name.is_empty();
+    match *method {
+        Method::GET if !collection => "get",
+        Method::GET if query.flag("watch") => "watch",
+        Method::GET => "list",
+        Method::POST => "create",
+        Method::PUT => "update",
+        Method::PATCH => "patch",
+        Method::DELETE if collection => "deletecollection",
+        Method::DELETE => "delete",
+        _ => "",
+    }
+}
+
+fn failure(status: &Status) -> Response<Body> {
+    let (content_type, body) = status.to_http();
+    let mut response = body::full(status.code, content_type, body);
+    if let Some(seconds) = status.retry_after {
+        response.headers_mut().insert(RETRY_AFTER, seconds.into());
+    }
+    response
+}
+
+async fn read_body(incoming: Incoming) -> Result<bytes::Bytes, Status> {
+    let collected = incoming.collect().await;
+    collected
+        .map(|body| body.to_bytes())
+        .map_err(|error| Status::bad_request(format!("unexpected EOF: {error}")))
+}
+
+fn header<'a>(parts: &'a Parts, name: &str) -> Option<&'a str> {
+    parts
+        .headers
+        .get(name)
+        .and_then(|value| value.to_str().ok())
+}

@@ -1,0 +1,18 @@
+//! The end-to-end tests: one binary, so that one control plane serves them all. `docs/TESTING.md` says what each module proves.
+#![allow(
+    clippy::print_stdout,
+    reason = "what a test counted is shown with --nocapture"
+)]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on should stop, and say where"
+)]
+
+mod aborts;
+mod control_plane;
+mod kubectl;
+mod never_the_past;
+mod outage;
+mod pair;
+mod reads;
+mod transcript;

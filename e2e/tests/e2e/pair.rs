@@ -1,0 +1,177 @@
+//! One cluster, asked directly and through the proxy.
+
+use fleetcache_e2e::client::{Answer, Client};
+use fleetcache_e2e::control_plane::{ControlPlane, Shared, control_plane};
+use fleetcache_e2e::poll::{PATIENCE, wait_for};
+use fleetcache_e2e::proxy::Proxy;
+use serde_json::Value;
+
+/// The two ways to one cluster. The proxy is the test's own; the cluster may be shared.
+pub(crate) struct Pair {
+    pub(crate) direct: Client,
+    pub(crate) proxied: Client,
+    pub(crate) proxy: Proxy,
+    pub(crate) cluster: Shared,
+}
+
+impl Pair {
+    /// A proxy of its own in front of the control plane that all tests share.
+    pub(crate) async fn shared() -> Self {
+        let cluster = control_plane().await;
+        let (direct, proxied, proxy) = connect(&cluster).await;
+        Self {
+            direct,
+            proxied,
+            proxy,
+            cluster,
+        }
+    }
+}
+
+/// A proxy for this cluster alone, and a client on either side of it.
+pub(crate) async fn connect(cluster: &ControlPlane) -> (Client, Client, Proxy) {
+    let proxy = Proxy::for_kubeconfigs(&[cluster.kubeconfig()])
+        .await
+        .unwrap();
+    let (direct, proxied) = (
+        cluster.client().unwrap(),
+        proxy.client(cluster.name()).unwrap(),
+    );
+    wait_for("the proxy to be connected", PATIENCE, async || {
+        proxied.get("/version").await?.ok()
+    })
+    .await
+    .unwrap();
+    (direct, proxied, proxy)
+}
+
+/// Reads until the proxy says that it answered from memory, and returns that answer. Reading is also what makes it warm.
+pub(crate) async fn warm(proxied: &Client, path: &str) -> Answer {
+    wait_for(
+        &format!("{path} to be answered from memory"),
+        PATIENCE,
+        async || {
+            let answer = proxied.get(path).await?.ok()?;
+            anyhow::ensure!(
+                answer.is_hit(),
+                "Cache-Status was '{}'",
+                answer.cache_status()
+            );
+            Ok(answer)
+        },
+    )
+    .await
+    .unwrap()
+}
+
+/// What two answers to the same question may not differ in: status, headers and body, without dates, ids of requests and
+/// the list's own resourceVersion, which moves with every write to the cluster.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Comparable {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: String,
+}
+
+/// Headers of the request rather than of the answer, of the proxy alone, or of the length of a resourceVersion.
+const INCOMPARABLE_HEADERS: [&str; 8] = [
+    "age",
+    "audit-id",
+    "cache-status",
+    "content-length",
+    "date",
+    "transfer-encoding",
+    "x-kubernetes-pf-flowschema-uid",
+    "x-kubernetes-pf-prioritylevel-uid",
+];
+
+impl From<&Answer> for Comparable {
+    fn from(answer: &Answer) -> Self {
+        let mut headers: Vec<(String, String)> = answer
+            .headers
+            .iter()
+            .filter(|(name, _)| !INCOMPARABLE_HEADERS.contains(&name.as_str()))
+            .map(|(name, value)| {
+                (
+                    name.to_string(),
+                    String::from_utf8_lossy(value.as_bytes()).into_owned(),
+                )
+            })
+            .collect();
+        headers.sort();
+        Self {
+            status: answer.status.as_u16(),
+            headers,
+            body: without_list_version(answer),
+        }
+    }
+}
+
+/// The body with `?` for the version and the continue token in the list's own metadata.
+fn without_list_version(answer: &Answer) -> String {
+    let text = answer.text();
+    let Ok(list) = answer.json() else { return text };
+    if !list["items"].is_array() && !list["rows"].is_array() {
+        return text;
+    }
+    ["resourceVersion", "continue"]
+        .iter()
+        .fold(text, |text, field| match &list["metadata"][*field] {
+            Value::String(value) if !value.is_empty() => {
+                replace_in_envelope(&text, &format!("\"{field}\":\"{value}\""))
+            }
+            _ => text,
+        })
+}
+
+/// Built-in lists have their metadata in front of the items, custom resources behind.
+fn replace_in_envelope(text: &str, found: &str) -> String {
+    let in_front = text.find("\"metadata\":{") < text.find("\"items\":[")
+        || text.starts_with("{\"kind\":\"Table\"");
+    let at = if in_front {
+        text.find(found)
+    } else {
+        text.rfind(found)
+    };
+    at.map_or_else(
+        || text.to_owned(),
+        |at| format!("{}?{}", &text[..at], &text[at + found.len()..]),
+    )
+}
+
+/// Fails unless both answers are the same; says where they part.
+#[track_caller]
+pub(crate) fn assert_same(what: &str, direct: &Comparable, proxied: &Comparable) {
+    if let Err(difference) = compare(direct, proxied) {
+        panic!("{what}: {difference}");
+    }
+}
+
+/// Says where two answers part.
+pub(crate) fn compare(direct: &Comparable, proxied: &Comparable) -> Result<(), String> {
+    if (direct.status, &direct.headers) != (proxied.status, &proxied.headers) {
+        return Err(format!(
+            "the server answers {} with {:#?}\nthe proxy answers {} with {:#?}\n{}",
+            direct.status, direct.headers, proxied.status, proxied.headers, proxied.body
+        ));
+    }
+    if direct.body == proxied.body {
+        return Ok(());
+    }
+    let same = direct
+        .body
+        .bytes()
+        .zip(proxied.body.bytes())
+        .take_while(|(a, b)| a == b)
+        .count();
+    let around = |text: &str| {
+        let bytes = text.as_bytes();
+        let part = &bytes[same.saturating_sub(120)..bytes.len().min(same + 200)];
+        String::from_utf8_lossy(part).into_owned()
+    };
+    Err(format!(
+        "the bodies part after {same} bytes:\nserver: …{}…\nproxy:  …{}…",
+        around(&direct.body),
+        around(&proxied.body)
+    ))
+}

@@ -1,0 +1,185 @@
+//! The operators' port: `/livez`, `/readyz` and `/metrics` over plain HTTP.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::body::{Body, full};
+use crate::listener;
+use crate::metrics::Scrape;
+
+/// Whether the proxy takes requests. A cluster that is down has no part in it: restarting the proxy would not help.
+#[derive(Clone, Debug, Default)]
+pub struct Readiness(Arc<AtomicU8>);
+
+const STARTING: u8 = 0;
+const READY: u8 = 1;
+const DRAINING: u8 = 2;
+
+impl Readiness {
+    /// The listeners are bound.
+    pub fn ready(&self) {
+        // A drain that came first is final.
+        let _ = self
+            .0
+            .compare_exchange(STARTING, READY, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// The proxy ends.
+    pub fn draining(&self) {
+        self.0.store(DRAINING, Ordering::Relaxed);
+    }
+
+    fn state(&self) -> u8 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What the port answers from.
+pub struct Admin {
+    /// Behind `/readyz`.
+    pub readiness: Readiness,
+    /// Behind `/metrics`.
+    pub scrape: Scrape,
+}
+
+impl fmt::Debug for Admin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Admin")
+            .field("readiness", &self.readiness)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Admin {
+    /// Answers one request.
+    fn answer<B>(&self, request: &Request<B>) -> Response<Body> {
+        let path = request.uri().path();
+        let known = matches!(path, "/livez" | "/readyz" | "/metrics");
+        if known && !matches!(*request.method(), Method::GET | Method::HEAD) {
+            let mut answer = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
+            answer
+                .headers_mut()
+                .insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+            return answer;
+        }
+        match path {
+            "/livez" => text(StatusCode::OK, "ok"),
+            "/readyz" => match self.readiness.state() {
+                READY => text(StatusCode::OK, "ok"),
+                STARTING => text(StatusCode::SERVICE_UNAVAILABLE, "starting"),
+                _ => text(StatusCode::SERVICE_UNAVAILABLE, "draining"),
+            },
+            "/metrics" => {
+                let mut answer = text(StatusCode::OK, self.scrape.text());
+                let content_type = prometheus_client::encoding::prometheus_text::CONTENT_TYPE;
+                let content_type = HeaderValue::from_static(content_type);
+                answer.headers_mut().insert(CONTENT_TYPE, content_type);
+                answer
+            }
+            _ => text(
+                StatusCode::NOT_FOUND,
+                "there are /livez, /readyz and /metrics\n",
+            ),
+        }
+    }
+}
+
+/// Serves until `stop` fires. Open connections are closed then: nothing here takes long.
+pub async fn serve(listener: TcpListener, admin: Admin, stop: CancellationToken) {
+    let admin = Arc::new(admin);
+    let tasks = TaskTracker::new();
+    loop {
+        let stream = tokio::select! {
+            stream = listener::accept(&listener) => stream,
+            () = stop.cancelled() => break,
+        };
+        let (admin, stop) = (Arc::clone(&admin), stop.clone());
+        tasks.spawn(async move {
+            let service = service_fn(|request| {
+                let answer = admin.answer(&request);
+                async { Ok::<_, Infallible>(answer) }
+            });
+            let connection = http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(Duration::from_secs(120))
+                .serve_connection(TokioIo::new(stream), service);
+            tokio::select! {
+                _ = connection => {}
+                () = stop.cancelled() => {}
+            }
+        });
+    }
+    tasks.close();
+    tasks.wait().await;
+}
+
+fn text(code: StatusCode, body: impl Into<bytes::Bytes>) -> Response<Body> {
+    let mut answer = Response::new(full(body));
+    *answer.status_mut() = code;
+    let headers = answer.headers_mut();
+    headers.insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static("text/plain; charset=utf-8"),
+    );
+    // A state of this instant.
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+    use crate::metrics::Metrics;
+    use fleetcache_cache::eviction::InformerTotals;
+
+    #[tokio::test]
+    async fn each_path_has_its_answer() {
+        let admin = Admin {
+            readiness: Readiness::default(),
+            scrape: Scrape::without_clusters(
+                &Metrics::default(),
+                Box::new(InformerTotals::default),
+            ),
+        };
+        let check = async |method: Method, path: &str, code: u16, start: &str| {
+            let request = Request::builder()
+                .method(method)
+                .uri(path)
+                .body(())
+                .unwrap();
+            let answer = admin.answer(&request);
+            assert_eq!(answer.status().as_u16(), code, "{path}");
+            let body = answer.into_body().collect().await.unwrap().to_bytes();
+            let body = String::from_utf8(body.to_vec()).unwrap();
+            assert!(body.starts_with(start), "{path}: {body}");
+        };
+        check(Method::GET, "/livez", 200, "ok").await;
+        check(Method::GET, "/readyz", 503, "starting").await;
+        admin.readiness.ready();
+        check(Method::GET, "/readyz", 200, "ok").await;
+        check(Method::HEAD, "/readyz", 200, "ok").await;
+        check(Method::GET, "/readyz?verbose", 200, "ok").await;
+        check(Method::GET, "/metrics", 200, "# HELP process_").await;
+        check(Method::POST, "/readyz", 405, "only GET").await;
+        check(Method::GET, "/", 404, "there are").await;
+        check(Method::GET, "/clusters/a", 404, "there are").await;
+        admin.readiness.draining();
+        admin.readiness.ready();
+        check(Method::GET, "/readyz", 503, "draining").await;
+        check(Method::GET, "/livez", 200, "ok").await;
+    }
+}

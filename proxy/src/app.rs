@@ -1,0 +1,263 @@
+//! The only wiring: state directory, clusters, handler, listeners; and their end, in order.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use fleetcache_auth::Authenticator;
+use fleetcache_cache::cluster_cache::ClusterCache;
+use fleetcache_cache::eviction::Fleet;
+use rustls::crypto::aws_lc_rs;
+use tokio::net::TcpListener;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+
+use crate::admin::{self, Admin, Readiness};
+use crate::clusters::{self, Itself};
+use crate::config::{Config, ListenAddress};
+use crate::handler::{Handler, HandlerParts};
+use crate::listener::{self, Timeouts};
+use crate::metrics::{Metrics, Scrape};
+use crate::serving_kubeconfig::ServingKubeconfig;
+use crate::state_dir::{self, StateDir};
+use crate::telemetry;
+
+/// How long the tasks of clusters may take to end: they only close sockets.
+const CLUSTERS_END: Duration = Duration::from_secs(2);
+
+/// A running proxy. Dropped without [`App::shutdown`] it ends abruptly.
+#[derive(Debug)]
+pub struct App {
+    proxy_addr: SocketAddr,
+    admin_addr: SocketAddr,
+    state_dir: StateDir,
+    readiness: Readiness,
+    /// Listener and admin listener.
+    servers: TaskTracker,
+    /// The owners of clusters and their informers.
+    cluster_tasks: TaskTracker,
+    stop: Stop,
+}
+
+/// What ends the proxy, in the order of use. Each fires on drop.
+#[derive(Debug)]
+struct Stop {
+    draining: DropGuard,
+    clusters: DropGuard,
+    admin: DropGuard,
+}
+
+impl App {
+    /// Starts a proxy: when this returns, both its ports answer.
+    ///
+    /// # Errors
+    /// What stands in the way, and what to do.
+    pub async fn start(config: Config) -> anyhow::Result<Self> {
+        telemetry::watch_panics();
+        // kube asks for the process's default; it is there already when another proxy runs in this process.
+        let _ = aws_lc_rs::default_provider().install_default();
+
+        let state_dir = StateDir::open(&config.state_dir)?;
+        let token = state_dir.token()?;
+        let (proxy, proxy_addr) = bind(&config.listen).await?;
+        let (admin, admin_addr) = bind(&config.admin_listen).await?;
+        let certificates = state_dir.certificates(&names(&config.listen))?;
+        let ca_pem = certificates.ca_pem.clone();
+
+        let listen = ListenAddress {
+            port: proxy_addr.port(),
+            ..config.listen.clone()
+        };
+        let itself = Itself {
+            listen: &listen,
+            ca_pem: &ca_pem,
+        };
+        let loaded = clusters::load(&config, &itself)?;
+        for reason in &loaded.rejected {
+            tracing::warn!(%reason, "context is not served");
+        }
+        if loaded.clusters.is_empty() {
+            bail!(nothing_to_serve(&loaded.rejected));
+        }
+        let names: Vec<_> = loaded.clusters.iter().map(|it| it.name.clone()).collect();
+        let settings: HashMap<_, _> = names
+            .iter()
+            .map(|name| (name.clone(), config.settings(name)))
+            .collect();
+
+        let (draining, stop_clusters, stop_admin) = (
+            CancellationToken::new(),
+            CancellationToken::new(),
+            CancellationToken::new(),
+        );
+        let (servers, cluster_tasks) = (TaskTracker::new(), TaskTracker::new());
+        let fleet = Fleet::start(config.informers(), &cluster_tasks, &stop_clusters);
+        let clusters = ClusterCache::start(
+            loaded.clusters,
+            config.connections.max_concurrent,
+            &fleet,
+            &stop_clusters,
+        );
+        let metrics = Arc::new(Metrics::default());
+        let scrape = Scrape::new(
+            &metrics,
+            Arc::clone(&clusters),
+            Box::new(move || fleet.totals()),
+        );
+        let handler = Arc::new(Handler::new(HandlerParts {
+            clusters,
+            authenticator: Authenticator::new(&token),
+            metrics,
+            settings: Box::new(move |name| {
+                settings
+                    .get(name)
+                    .cloned()
+                    .unwrap_or_else(|| config.settings(name))
+            }),
+            tunnels: TaskTracker::new(),
+            draining: draining.clone(),
+        }));
+
+        let readiness = Readiness::default();
+        let admin_parts = Admin {
+            readiness: readiness.clone(),
+            scrape,
+        };
+        servers.spawn(admin::serve(admin, admin_parts, stop_admin.clone()));
+        let service = move |request| {
+            let handler = Arc::clone(&handler);
+            async move { handler.handle(request).await }
+        };
+        let tls =
+            listener::tls_config(certificates).context("the serving certificate cannot be used")?;
+        servers.spawn(listener::serve(
+            proxy,
+            tls,
+            Timeouts::default(),
+            service,
+            draining.clone(),
+        ));
+
+        let kubeconfig = ServingKubeconfig::new(
+            &listen.url(proxy_addr),
+            &ca_pem,
+            &token,
+            names.iter().map(String::as_str),
+        );
+        let path = state_dir.path().join(state_dir::KUBECONFIG);
+        state_dir::write_private(&path, kubeconfig.to_yaml().as_bytes())?;
+        readiness.ready();
+        tracing::info!(
+            %proxy_addr,
+            %admin_addr,
+            clusters = names.len(),
+            kubeconfig = %path.display(),
+            "listening"
+        );
+        Ok(Self {
+            proxy_addr,
+            admin_addr,
+            state_dir,
+            readiness,
+            servers,
+            cluster_tasks,
+            stop: Stop {
+                draining: draining.drop_guard(),
+                clusters: stop_clusters.drop_guard(),
+                admin: stop_admin.drop_guard(),
+            },
+        })
+    }
+
+    /// The address that HTTPS is served on.
+    pub fn proxy_addr(&self) -> SocketAddr {
+        self.proxy_addr
+    }
+
+    /// The address of `/livez`, `/readyz` and `/metrics`.
+    pub fn admin_addr(&self) -> SocketAddr {
+        self.admin_addr
+    }
+
+    /// The state directory, absolute.
+    pub fn state_dir(&self) -> &Path {
+        self.state_dir.path()
+    }
+
+    /// The kubeconfig that clients use.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.state_dir().join(state_dir::KUBECONFIG)
+    }
+
+    /// Runs until `signal` resolves, then ends.
+    pub async fn run_until(self, signal: impl Future<Output = ()>) {
+        signal.await;
+        self.shutdown().await;
+    }
+
+    /// Ends: `/readyz` fails, streams end, connections finish, clusters are let go, the admin port goes last.
+    pub async fn shutdown(self) {
+        let Self {
+            readiness,
+            servers,
+            cluster_tasks,
+            stop,
+            state_dir: _held,
+            ..
+        } = self;
+        tracing::info!("draining");
+        readiness.draining();
+        servers.close();
+        // Dropping a guard fires it. The listener's task ends when its connections have.
+        let (before, admin) = (servers.len(), stop.admin);
+        drop(stop.draining);
+        while servers.len() == before {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        drop(stop.clusters);
+        cluster_tasks.close();
+        if tokio::time::timeout(CLUSTERS_END, cluster_tasks.wait())
+            .await
+            .is_err()
+        {
+            tracing::warn!(
+                tasks = cluster_tasks.len(),
+                "tasks of clusters did not end in time"
+            );
+        }
+        drop(admin);
+        servers.wait().await;
+        tracing::info!("stopped");
+    }
+}
+
+async fn bind(address: &ListenAddress) -> anyhow::Result<(TcpListener, SocketAddr)> {
+    let bind = async {
+        let listener = TcpListener::bind((address.host.as_str(), address.port)).await?;
+        let bound = listener.local_addr()?;
+        Ok::<_, std::io::Error>((listener, bound))
+    };
+    bind.await
+        .with_context(|| format!("cannot listen on {address}"))
+}
+
+/// What clients may call the proxy, apart from localhost: the host it was told to listen on, and this machine's name
+/// where it listens on all addresses.
+fn names(listen: &ListenAddress) -> Vec<String> {
+    if listen.ip().is_some_and(|ip| ip.is_unspecified()) {
+        let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        return vec![name.trim().to_owned()];
+    }
+    vec![listen.host.clone()]
+}
+
+fn nothing_to_serve(rejected: &[String]) -> String {
+    let advice = "no cluster to serve; name a kubeconfig with --kubeconfig, in $KUBECONFIG or at ~/.kube/config";
+    if rejected.is_empty() {
+        return advice.to_owned();
+    }
+    format!("{advice} (not served: {})", rejected.join("; "))
+}

@@ -1,0 +1,188 @@
+//! Command line flags and their environment names, as given: nothing is checked here.
+
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, Parser, Subcommand};
+
+/// One HTTPS endpoint in front of many Kubernetes clusters.
+#[derive(Debug, Parser)]
+#[command(name = "fleetcache", version, disable_help_subcommand = true)]
+#[command(
+    after_help = "Environment: FLEETCACHE_LOG sets what is logged (`info`, `fleetcache=debug`, …), \
+                        FLEETCACHE_LOG_FORMAT is `text` or `json`."
+)]
+pub struct Args {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Serve the clusters of a configuration or of kubeconfig files
+    Serve(ServeArgs),
+    /// Print a kubeconfig with one context per cluster of a running proxy
+    Kubeconfig(KubeconfigArgs),
+    /// Work with configuration files
+    Config(ConfigArgs),
+}
+
+/// `fleetcache serve`
+#[derive(Clone, Debug, Default, ClapArgs)]
+pub struct ServeArgs {
+    /// Configuration file; flags override what it says
+    #[arg(long, value_name = "FILE", env = "FLEETCACHE_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// Kubeconfig whose contexts are served, one cluster each [default: $KUBECONFIG, else ~/.kube/config]
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "FLEETCACHE_KUBECONFIG",
+        value_delimiter = ':'
+    )]
+    pub kubeconfig: Vec<PathBuf>,
+    /// Serve only this context; may be repeated [default: all]
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "FLEETCACHE_CONTEXT",
+        value_delimiter = ','
+    )]
+    pub context: Vec<String>,
+    /// Address to serve HTTPS on [default: 127.0.0.1:8443]
+    #[arg(long, value_name = "ADDRESS", env = "FLEETCACHE_LISTEN")]
+    pub listen: Option<String>,
+    /// Address to serve /livez, /readyz and /metrics on, plain HTTP [default: 127.0.0.1:8081]
+    #[arg(long, value_name = "ADDRESS", env = "FLEETCACHE_ADMIN_LISTEN")]
+    pub admin_listen: Option<String>,
+    /// Directory for the CA, the token and the kubeconfig [default: $XDG_STATE_HOME/fleetcache, else
+    /// ~/.local/state/fleetcache]
+    #[arg(long, value_name = "DIR", env = "FLEETCACHE_STATE_DIR")]
+    pub state_dir: Option<PathBuf>,
+}
+
+/// `fleetcache kubeconfig`
+#[derive(Clone, Debug, Default, ClapArgs)]
+pub struct KubeconfigArgs {
+    /// Only this cluster; may be repeated [default: all]
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "FLEETCACHE_CLUSTER",
+        value_delimiter = ','
+    )]
+    pub cluster: Vec<String>,
+    /// URL of the proxy, where clients reach it by another one than the proxy knows
+    #[arg(long, value_name = "URL", env = "FLEETCACHE_SERVER")]
+    pub server: Option<String>,
+    /// Write to this file, readable only by its owner, instead of printing
+    #[arg(long, value_name = "FILE", env = "FLEETCACHE_OUTPUT")]
+    pub output: Option<PathBuf>,
+    /// The proxy's state directory [default: $XDG_STATE_HOME/fleetcache, else ~/.local/state/fleetcache]
+    #[arg(long, value_name = "DIR", env = "FLEETCACHE_STATE_DIR")]
+    pub state_dir: Option<PathBuf>,
+}
+
+/// `fleetcache config`
+#[derive(Debug, ClapArgs)]
+pub struct ConfigArgs {
+    /// What to do with it.
+    #[command(subcommand)]
+    pub command: ConfigCommand,
+}
+
+/// What to do with a configuration file.
+#[derive(Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// List every mistake in a configuration file
+    Check {
+        /// The configuration file
+        file: PathBuf,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    fn parse(line: &str) -> Result<Args, String> {
+        Args::try_parse_from(line.split_whitespace()).map_err(|err| {
+            err.to_string()
+                .lines()
+                .next()
+                .unwrap_or_default()
+                .to_owned()
+        })
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn serve_takes_lists_by_repetition_and_by_separator() {
+        let args = parse(
+            "fleetcache serve --kubeconfig a --kubeconfig b:c --context x,y --context arn:aws:eks:z \
+             --listen 0.0.0.0:0 --admin-listen [::1]:0 --state-dir /s --config /c",
+        );
+        let Ok(Args {
+            command: Command::Serve(serve),
+        }) = args
+        else {
+            panic!("{args:?}");
+        };
+        assert_eq!(serve.kubeconfig, ["a", "b", "c"].map(PathBuf::from));
+        assert_eq!(serve.context, ["x", "y", "arn:aws:eks:z"]);
+        assert_eq!(serve.listen.as_deref(), Some("0.0.0.0:0"));
+        assert_eq!(serve.admin_listen.as_deref(), Some("[::1]:0"));
+        assert_eq!(serve.state_dir, Some(PathBuf::from("/s")));
+        assert_eq!(serve.config, Some(PathBuf::from("/c")));
+    }
+
+    #[test]
+    fn what_does_not_exist_is_refused() {
+        let check =
+            |line: &str, expect: &str| assert_eq!(parse(line).unwrap_err(), expect, "{line}");
+        check(
+            "fleetcache status",
+            "error: unrecognized subcommand 'status'",
+        );
+        check(
+            "fleetcache config schema",
+            "error: unrecognized subcommand 'schema'",
+        );
+        check(
+            "fleetcache serve --port 1",
+            "error: unexpected argument '--port' found",
+        );
+        check(
+            "fleetcache serve extra",
+            "error: unexpected argument 'extra' found",
+        );
+        check(
+            "fleetcache config check",
+            "error: the following required arguments were not provided:",
+        );
+    }
+
+    #[test]
+    fn every_flag_has_an_environment_name() {
+        fn walk(command: &clap::Command) {
+            for arg in command.get_arguments().filter(|arg| !arg.is_positional()) {
+                if !matches!(arg.get_id().as_str(), "help" | "version") {
+                    let env = arg.get_env().and_then(|env| env.to_str());
+                    let expect = arg.get_long().map(|long| {
+                        format!("FLEETCACHE_{}", long.replace('-', "_").to_uppercase())
+                    });
+                    assert_eq!(env.map(str::to_owned), expect, "{arg}");
+                }
+            }
+            command.get_subcommands().for_each(walk);
+        }
+        walk(&Args::command());
+    }
+}

@@ -1,0 +1,54 @@
+//! Globs on cluster names.
+
+/// Whether a name matches: `*` stands for any text, `?` for any one character, all else for itself.
+pub(super) fn matches(pattern: &str, name: &str) -> bool {
+    let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
+    let (mut p, mut n) = (0, 0);
+    // Where to go on when a later character does not match: behind the last star, one character further.
+    let mut retry: Option<(usize, usize)> = None;
+    while n < name.len() {
+        match pattern.get(p) {
+            Some(b'*') => {
+                retry = Some((p + 1, n));
+                p += 1;
+            }
+            Some(&c) if c == b'?' || c == name[n] => {
+                p += 1;
+                n += 1;
+            }
+            _ => {
+                let Some((star, taken)) = retry else {
+                    return false;
+                };
+                retry = Some((star, taken + 1));
+                (p, n) = (star, taken + 1);
+            }
+        }
+    }
+    pattern[p..].iter().all(|&c| c == b'*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn globs() {
+        for (pattern, name, expect) in [
+            ("edge-*", "edge-1", true),
+            ("edge-*", "edge-", true),
+            ("edge-*", "core-edge-1", false),
+            ("*", "", true),
+            ("*-eu", "a-eu-b-eu", true),
+            ("a*b*c", "aXbXbc", true),
+            ("a*b*c", "aXbX", false),
+            ("a?c", "abc", true),
+            ("a?c", "ac", false),
+            ("abc", "abc", true),
+            ("abc", "abcd", false),
+            ("", "a", false),
+        ] {
+            assert_eq!(matches(pattern, name), expect, "{pattern} {name}");
+        }
+    }
+}

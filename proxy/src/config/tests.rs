@@ -1,0 +1,358 @@
+//! Flags, files and environments, each with what becomes of them.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+
+use serde_json::Value;
+
+use super::*;
+
+/// A configuration that is right, with `rest` behind it.
+fn document(rest: &str) -> String {
+    format!("apiVersion: fleetcache.dev/v1alpha1\nkind: Configuration\n{rest}")
+}
+
+fn parse(text: &str) -> Result<file::FileConfig, Mistakes> {
+    let value: Value = serde_saphyr::from_str(text).unwrap();
+    file::parse(value, Path::new("/etc/fleetcache"))
+}
+
+/// What a file says wrong, one line each.
+fn check(rest: &str, expect: &[&str]) {
+    let mistakes = parse(&document(rest)).map_or_else(|err| err.to_string(), |_| String::new());
+    let got: Vec<_> = mistakes.lines().collect();
+    assert_eq!(got, expect, "{rest}");
+}
+
+fn from_args(args: &ServeArgs, env: &[(&str, &str)]) -> Result<Config, Mistakes> {
+    let env: HashMap<_, _> = env.iter().copied().collect();
+    Config::from_args(args, &|name| env.get(name).map(OsString::from))
+}
+
+#[test]
+fn every_supported_key_is_read() {
+    let config = parse(&document(
+        r#"
+listen: 0.0.0.0:8443
+adminListen: 127.0.0.1:0
+stateDir: state
+clusters:
+  kubeconfigs:
+    - path: /etc/kubeconfig
+    - { path: edge.yaml, contexts: [a, b], connect: onDemand }
+defaults:
+  probe: { path: /livez, interval: 20s, timeout: 2s, failureThreshold: 5 }
+  connectTimeout: 4s
+  requestTimeout: 1m30s
+  maxInFlight: 10
+  identity: proxy
+  whenDisconnected: fail
+  watchDisconnectGrace: 0s
+overrides:
+  - { cluster: "edge-*", connectTimeout: 10s, probe: { timeout: 9s }, identity: proxy }
+  - { cluster: "edge-1", connectTimeout: 20s }
+connections: { maxConcurrent: 8, backoffMin: 2s, backoffMax: 30s }
+cache: { memoryLimit: 2Gi, idleTimeout: 5m, maxObjectsPerKind: 500 }
+resources:
+  - { group: "", resource: secrets, cache: always }
+  - { group: apps, resource: deployments, cache: never }
+"#,
+    ))
+    .unwrap();
+    assert_eq!(config.listen, Some("0.0.0.0:8443".parse().unwrap()));
+    assert_eq!(
+        config.state_dir,
+        Some(PathBuf::from("/etc/fleetcache/state"))
+    );
+    assert_eq!(
+        config.kubeconfigs[0].paths,
+        [PathBuf::from("/etc/kubeconfig")]
+    );
+    assert_eq!(config.kubeconfigs[0].connect, None);
+    assert_eq!(
+        config.kubeconfigs[1].paths,
+        [PathBuf::from("/etc/fleetcache/edge.yaml")]
+    );
+    assert_eq!(config.kubeconfigs[1].contexts, ["a", "b"]);
+    assert_eq!(config.kubeconfigs[1].connect, Some(ConnectPolicy::OnDemand));
+    assert_eq!(config.connections.max_concurrent, 8);
+    assert_eq!(config.cache.memory_limit, MemoryLimit::Bytes(2 << 30));
+    assert_eq!(config.resources[1].group, "apps");
+
+    let config = Config {
+        listen: config.listen.unwrap(),
+        admin_listen: config.admin_listen.unwrap(),
+        state_dir: config.state_dir.unwrap(),
+        kubeconfigs: config.kubeconfigs,
+        defaults: config.defaults,
+        overrides: config.overrides,
+        connections: config.connections,
+        cache: config.cache,
+        resources: config.resources,
+    };
+    let timing = |name| {
+        let it = config.timing(name);
+        (
+            it.connect_timeout.as_secs(),
+            it.probe_timeout.as_secs(),
+            it.probe_path,
+        )
+    };
+    assert_eq!(timing("core"), (4, 2, "/livez".to_owned()));
+    assert_eq!(timing("edge-2"), (10, 9, "/livez".to_owned()));
+    assert_eq!(timing("edge-1"), (20, 9, "/livez".to_owned()));
+    assert_eq!(config.timing("a").backoff_max, Duration::from_secs(30));
+    assert_eq!(
+        config.settings("a").request_timeout,
+        Duration::from_secs(90)
+    );
+    assert_eq!(config.settings("a").max_in_flight, 10);
+    assert_eq!(config.settings("a").watch_disconnect_grace, Duration::ZERO);
+    let informers = config.informers();
+    let policy = |group: &str, resource: &str| {
+        informers
+            .resources
+            .get(&(group.to_owned(), resource.to_owned()))
+            .copied()
+    };
+    assert_eq!(policy("", "secrets"), Some(CachePolicy::Always));
+    assert_eq!(policy("apps", "deployments"), Some(CachePolicy::Never));
+    assert_eq!(policy("", "events"), Some(CachePolicy::Never));
+    assert_eq!(informers.max_objects_per_kind, 500);
+}
+
+#[test]
+fn every_mistake_is_listed_with_its_path() {
+    check("", &[]);
+    check("defaults:\nclusters: null\n", &[]);
+    check(
+        r#"
+listen: 8443
+adminListen: nowhere
+stateDir: ""
+speed: fast
+clusters:
+  kubeconfigs:
+    - { contexts: [1], connect: never, kind: x }
+    - text
+defaults:
+  probe: { interval: 10, timeout: 0s, path: readyz, failureThreshold: 0 }
+  requestTimeout: 1 hour
+  maxInFlight: -1
+  identity: somebody
+overrides:
+  - { connectTimeout: 3s }
+connections: { backoffMin: 10s, backoffMax: 1s, maxConcurrent: 1.5 }
+cache: { memoryLimit: 120%, maxObjectsPerKind: many }
+resources:
+  - { resource: pods, cache: sometimes }
+  - { group: "" }
+"#,
+        &[
+            "listen: expected a string, got a number",
+            "adminListen: \"nowhere\" is not an address such as \"127.0.0.1:8443\" or \"[::]:8443\"",
+            "stateDir: must not be empty",
+            "clusters.kubeconfigs[1]: expected a mapping, got a string",
+            "clusters.kubeconfigs[0].path: missing; the path of a kubeconfig",
+            "clusters.kubeconfigs[0].contexts[0]: expected a string, got a number",
+            "clusters.kubeconfigs[0].connect: \"never\" is not \"always\" or \"onDemand\"",
+            "clusters.kubeconfigs[0].kind: unknown key",
+            "connections.maxConcurrent: expected a whole number of at least 1, got 1.5",
+            "connections.backoffMax: less than backoffMin",
+            "cache.memoryLimit: \"120%\" is not a memory limit such as \"70%\" or \"2Gi\"",
+            "cache.maxObjectsPerKind: expected a number, got a string",
+            "defaults.identity: \"somebody\" is not \"proxy\"",
+            "defaults.probe.path: \"readyz\" is not a path such as \"/readyz\"",
+            "defaults.probe.interval: expected a string, got a number",
+            "defaults.probe.timeout: must be more than zero",
+            "defaults.probe.failureThreshold: expected a whole number of at least 1, got 0",
+            "defaults.requestTimeout: \"1 hour\" is not a duration such as \"10s\", \"1m30s\" or \"250ms\"",
+            "defaults.maxInFlight: expected a whole number of at least 1, got -1",
+            "overrides[0].cluster: missing; a name or a glob such as \"edge-*\"",
+            "resources[0].cache: \"sometimes\" is not \"always\" or \"onDemand\" or \"never\"",
+            "resources[1].resource: missing; the plural name of a resource, such as \"pods\"",
+            "resources[1].cache: missing; \"always\", \"onDemand\" or \"never\"",
+            "speed: unknown key",
+        ],
+    );
+}
+
+#[test]
+fn what_a_later_version_has_is_refused_by_name() {
+    const NOT_YET: &str = "not available in this version";
+    for (rest, path) in [
+        ("tls: { certFile: a }", "tls"),
+        ("authentication: { disabled: true }", "authentication"),
+        ("authorization: {}", "authorization"),
+        ("audit: { path: a }", "audit"),
+        ("clusters: { directory: { path: a } }", "clusters.directory"),
+        ("clusters: { clusterAPI: {} }", "clusters.clusterAPI"),
+        ("clusters: { secrets: {} }", "clusters.secrets"),
+        (
+            "defaults: { remoteConnectionGracePeriod: 50s }",
+            "defaults.remoteConnectionGracePeriod",
+        ),
+        (
+            "cache: { unsetResourceVersion: cached }",
+            "cache.unsetResourceVersion",
+        ),
+        (
+            "cache: { onMissingInformer: live }",
+            "cache.onMissingInformer",
+        ),
+    ] {
+        check(rest, &[&format!("{path}: {NOT_YET}")]);
+    }
+    check(
+        "resources: [ { resource: pods, cache: never, tables: true, unsetResourceVersion: live } ]",
+        &[
+            "resources[0].unsetResourceVersion: not available in this version",
+            "resources[0].tables: not available in this version",
+        ],
+    );
+    for identity in ["impersonate", "token"] {
+        let expect = format!("{identity:?} is not available in this version, only \"proxy\"");
+        check(
+            &format!("defaults: {{ identity: {identity} }}"),
+            &[&format!("defaults.identity: {expect}")],
+        );
+        check(
+            &format!("overrides: [ {{ cluster: a, identity: {identity} }} ]"),
+            &[&format!("overrides[0].identity: {expect}")],
+        );
+    }
+    check(
+        "defaults: { whenDisconnected: stale }",
+        &["defaults.whenDisconnected: \"stale\" is not available in this version, only \"fail\""],
+    );
+}
+
+#[test]
+fn what_is_no_configuration_at_all() {
+    let check = |text: &str, expect: &str| {
+        assert_eq!(parse(text).unwrap_err().to_string(), expect, "{text}");
+    };
+    check(
+        "kind: Configuration",
+        "apiVersion: missing; must be \"fleetcache.dev/v1alpha1\"",
+    );
+    check(
+        "apiVersion: v1\nkind: Config\n",
+        "apiVersion: \"v1\" is not \"fleetcache.dev/v1alpha1\"\nkind: \"Config\" is not \"Configuration\"",
+    );
+    check(
+        "[]",
+        "(document): expected a mapping, got a list\n\
+         apiVersion: missing; must be \"fleetcache.dev/v1alpha1\"\n\
+         kind: missing; must be \"Configuration\"",
+    );
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_named() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("config.yaml");
+    let mistakes = check_file(&path).unwrap_err().to_string();
+    let expect = format!("{}: cannot be read: No such file", path.display());
+    assert!(mistakes.starts_with(&expect), "{mistakes}");
+    for (text, problem) in [
+        ("a: [", "not YAML: "),
+        ("kind: a\nkind: b\n", "not YAML: duplicate"),
+    ] {
+        std::fs::write(&path, text).unwrap();
+        let mistakes = check_file(&path).unwrap_err().to_string();
+        assert!(
+            mistakes.starts_with(&format!("{}: {problem}", path.display())),
+            "{mistakes}"
+        );
+    }
+    std::fs::write(&path, document("")).unwrap();
+    check_file(&path).unwrap();
+}
+
+#[test]
+fn defaults_come_from_the_environment() {
+    let config = from_args(&ServeArgs::default(), &[("HOME", "/home/a")]).unwrap();
+    assert_eq!(config.listen.to_string(), "127.0.0.1:8443");
+    assert_eq!(config.admin_listen.to_string(), "127.0.0.1:8081");
+    assert_eq!(
+        config.state_dir,
+        Path::new("/home/a/.local/state/fleetcache")
+    );
+    assert_eq!(
+        config.kubeconfigs[0].paths,
+        [Path::new("/home/a/.kube/config")]
+    );
+    assert_eq!(config.settings("any").max_in_flight, 400);
+
+    let temp = tempfile::tempdir().unwrap();
+    let file = temp.path().join("a");
+    std::fs::write(&file, "").unwrap();
+    let list = format!("/missing:{}::", file.display());
+    let env = [
+        ("HOME", "/home/a"),
+        ("XDG_STATE_HOME", "/state"),
+        ("KUBECONFIG", &list),
+    ];
+    let config = from_args(&ServeArgs::default(), &env).unwrap();
+    assert_eq!(config.state_dir, Path::new("/state/fleetcache"));
+    assert_eq!(config.kubeconfigs[0].paths, [file]);
+
+    let env = [
+        ("HOME", "/home/a"),
+        ("XDG_STATE_HOME", "relative"),
+        ("KUBECONFIG", "/no:/file"),
+    ];
+    let config = from_args(&ServeArgs::default(), &env).unwrap();
+    assert_eq!(
+        config.state_dir,
+        Path::new("/home/a/.local/state/fleetcache")
+    );
+    assert_eq!(
+        config.kubeconfigs[0].paths,
+        ["/no", "/file"].map(PathBuf::from)
+    );
+}
+
+#[test]
+fn flags_override_the_file() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("config.yaml");
+    let text = "listen: 127.0.0.1:1\nadminListen: 127.0.0.1:2\nclusters: { kubeconfigs: [ { path: a }, { path: b, \
+                contexts: [x] } ] }\n";
+    std::fs::write(&path, document(text)).unwrap();
+    let mut args = ServeArgs {
+        config: Some(path),
+        state_dir: Some("/s".into()),
+        listen: Some("127.0.0.1:3".to_owned()),
+        ..ServeArgs::default()
+    };
+    let config = from_args(&args, &[]).unwrap();
+    assert_eq!(config.listen.port, 3);
+    assert_eq!(config.admin_listen.port, 2);
+    assert_eq!(config.kubeconfigs[1].paths, [temp.path().join("b")]);
+    assert_eq!(config.kubeconfigs[1].contexts, ["x"]);
+
+    args.context = vec!["y".to_owned()];
+    let config = from_args(&args, &[]).unwrap();
+    assert_eq!(config.kubeconfigs.len(), 2);
+    assert!(config.kubeconfigs.iter().all(|it| it.contexts == ["y"]));
+
+    args.kubeconfig = vec!["c".into(), "d".into()];
+    let config = from_args(&args, &[]).unwrap();
+    assert_eq!(config.kubeconfigs.len(), 1);
+    assert_eq!(config.kubeconfigs[0].paths, ["c", "d"].map(PathBuf::from));
+    assert_eq!(config.kubeconfigs[0].contexts, ["y"]);
+}
+
+#[test]
+fn mistakes_of_flags_and_file_come_together() {
+    let args = ServeArgs {
+        config: Some("/missing.yaml".into()),
+        listen: Some("x".to_owned()),
+        ..ServeArgs::default()
+    };
+    let mistakes = from_args(&args, &[]).unwrap_err();
+    let paths: Vec<_> = mistakes.0.iter().map(|it| it.path.as_str()).collect();
+    assert_eq!(paths, ["/missing.yaml", "--listen", "--state-dir"]);
+}

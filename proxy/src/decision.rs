@@ -1,0 +1,408 @@
+//! From memory or live? A pure function of the request, and a named reason for each request that goes live.
+
+use fleetcache_cache::informer::NotServable;
+use fleetcache_cache::informers::{Lookup, Refusal};
+use http::HeaderMap;
+use http::header::{ACCEPT, CACHE_CONTROL, UPGRADE, USER_AGENT};
+
+use crate::request_info::{RequestInfo, ResourcePath, Verb, query_pairs};
+
+/// A read that may be answered from memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CachedRead {
+    /// How new the answer must be.
+    pub freshness: Freshness,
+    /// A list with more objects than this goes live.
+    pub limit: Option<u64>,
+}
+
+/// How new an answer must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Freshness {
+    /// resourceVersion 0: any state the cluster has been in.
+    Any,
+    /// resourceVersion unset: at or above the floor.
+    Latest,
+}
+
+/// Why a request is not answered from memory. The names are in logs, in the metric and in `Cache-Status`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LiveReason {
+    /// The cache does not hold the name: only the cluster may say that it does not exist.
+    Absent,
+    /// The newest state is not in memory yet.
+    BelowFloor,
+    /// `Cache-Control` asks for it.
+    CacheControl,
+    /// A page of a list.
+    Continue,
+    /// The list has more objects than its limit.
+    Limit,
+    /// Not a GET.
+    Method,
+    /// The configuration says that this kind is never kept.
+    Never,
+    /// Nobody has asked for this kind, or too seldom.
+    NotStarted,
+    /// The informer has not synced, or not resumed on this connection.
+    NotSynced,
+    /// Options that only the server can judge.
+    Options,
+    /// The path is not exactly one of a resource.
+    Path,
+    /// The kind cannot be kept, for a reason of its own.
+    Refused(Refusal),
+    /// Another representation than plain JSON.
+    Representation,
+    /// A resourceVersion other than unset and 0.
+    ResourceVersion,
+    /// A namespace for a cluster-scoped kind, or none for an object of a namespaced one.
+    Scope,
+    /// A selector.
+    Selector,
+    /// A subresource.
+    Subresource,
+    /// A write's effect is not known yet.
+    Unconfirmed,
+    /// An upgrade to another protocol.
+    Upgrade,
+    /// A watch.
+    Watch,
+}
+
+impl LiveReason {
+    /// The reason as written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Absent => "absent",
+            Self::BelowFloor => "below-floor",
+            Self::CacheControl => "cache-control",
+            Self::Continue => "continue",
+            Self::Limit => "limit",
+            Self::Method => "method",
+            Self::Never => "never",
+            Self::NotStarted => "not-started",
+            Self::NotSynced => "not-synced",
+            Self::Options => "options",
+            Self::Path => "path",
+            Self::Refused(refusal) => refusal.as_str(),
+            Self::Representation => "representation",
+            Self::ResourceVersion => "resource-version",
+            Self::Scope => "scope",
+            Self::Selector => "selector",
+            Self::Subresource => "subresource",
+            Self::Unconfirmed => "unconfirmed",
+            Self::Upgrade => "upgrade",
+            Self::Watch => "watch",
+        }
+    }
+
+    /// The reason in the words of RFC 9211, §2.2.
+    pub fn forward(self) -> &'static str {
+        match self {
+            Self::Method => "method",
+            Self::Never | Self::Path | Self::Refused(_) | Self::Subresource | Self::Upgrade => {
+                "bypass"
+            }
+            Self::CacheControl
+            | Self::Continue
+            | Self::Limit
+            | Self::Options
+            | Self::Representation
+            | Self::ResourceVersion
+            | Self::Scope
+            | Self::Selector
+            | Self::Watch => "request",
+            Self::Absent | Self::NotStarted | Self::NotSynced => "miss",
+            Self::BelowFloor | Self::Unconfirmed => "stale",
+        }
+    }
+}
+
+impl From<NotServable> for LiveReason {
+    fn from(why: NotServable) -> Self {
+        match why {
+            NotServable::BelowFloor => Self::BelowFloor,
+            NotServable::NotSynced => Self::NotSynced,
+            NotServable::OtherScope => Self::Scope,
+            NotServable::Unconfirmed => Self::Unconfirmed,
+        }
+    }
+}
+
+/// Whether an informer could answer a request at all, whatever it holds.
+///
+/// # Errors
+/// Why it could not.
+pub fn cacheable<'r>(
+    info: &'r RequestInfo<'_>,
+    headers: &HeaderMap,
+) -> Result<(&'r ResourcePath<'r>, CachedRead), LiveReason> {
+    if headers.contains_key(UPGRADE) {
+        return Err(LiveReason::Upgrade);
+    }
+    match info.verb {
+        Verb::Get | Verb::List => {}
+        Verb::Watch => return Err(LiveReason::Watch),
+        Verb::Create
+        | Verb::Delete
+        | Verb::DeleteCollection
+        | Verb::Other
+        | Verb::Patch
+        | Verb::Update => {
+            return Err(LiveReason::Method);
+        }
+    }
+    let resource = info.resource.as_ref().ok_or(LiveReason::Path)?;
+    if resource.subresource.is_some() {
+        return Err(LiveReason::Subresource);
+    }
+    let read = options(info)?;
+    if headers.contains_key(CACHE_CONTROL) {
+        return Err(LiveReason::CacheControl);
+    }
+    if !wants_plain_json(info, headers) {
+        return Err(LiveReason::Representation);
+    }
+    Ok((resource, read))
+}
+
+/// What there is of the kind, as a reason where it is nothing.
+///
+/// # Errors
+/// Why there is no informer.
+pub fn informer(
+    lookup: Lookup,
+) -> Result<std::sync::Arc<fleetcache_cache::informer::Informer>, LiveReason> {
+    match lookup {
+        Lookup::Informer(informer) => Ok(informer),
+        Lookup::Never => Err(LiveReason::Never),
+        Lookup::NotStarted => Err(LiveReason::NotStarted),
+        Lookup::Refused(refusal) => Err(LiveReason::Refused(refusal)),
+    }
+}
+
+/// Reads the options of a GET or LIST. The first value of a repeated one counts; those unknown to the server are
+/// ignored, as it does; those it would refuse go live, so that it says so in its own words.
+fn options(info: &RequestInfo<'_>) -> Result<CachedRead, LiveReason> {
+    let list = info.verb == Verb::List;
+    let mut freshness = None;
+    let mut limit = None;
+    // Go refuses a query with a semicolon in part; what it makes of the rest is its own affair.
+    if info.query.contains(';') {
+        return Err(LiveReason::Options);
+    }
+    for (key, value) in query_pairs(info.query) {
+        match &*key {
+            "resourceVersion" if freshness.is_none() => {
+                freshness = Some(match &*value {
+                    "" => Freshness::Latest,
+                    "0" => Freshness::Any,
+                    _ => return Err(LiveReason::ResourceVersion),
+                });
+            }
+            "limit" if limit.is_none() && list => {
+                let parsed: i64 = value.parse().map_err(|_| LiveReason::Options)?;
+                limit = Some(parsed);
+            }
+            "continue" if !value.is_empty() => return Err(LiveReason::Continue),
+            "labelSelector" | "fieldSelector" | "shardSelector" if !value.is_empty() => {
+                return Err(LiveReason::Selector);
+            }
+            "resourceVersionMatch" if !value.is_empty() => return Err(LiveReason::ResourceVersion),
+            "timeout" if !is_plain_duration(&value) => return Err(LiveReason::Options),
+            "pretty" if !matches!(&*value, "0" | "false") => {
+                return Err(LiveReason::Representation);
+            }
+            // Of a named object the server takes none of these; of a list, each needs its own judgement.
+            "sendInitialEvents" | "allowWatchBookmarks" => return Err(LiveReason::Options),
+            "timeoutSeconds" if value.parse::<i64>().is_err() => return Err(LiveReason::Options),
+            "limit" if !list => return Err(LiveReason::Options),
+            "watch" if !list => return Err(LiveReason::Options),
+            _ => {}
+        }
+    }
+    let freshness = freshness.unwrap_or(Freshness::Latest);
+    // The watch cache of the server ignores the limit of a list at resourceVersion 0.
+    let limit = limit
+        .filter(|limit| *limit > 0 && freshness == Freshness::Latest)
+        .map(i64::unsigned_abs);
+    Ok(CachedRead { freshness, limit })
+}
+
+/// A Go duration of one number and one unit; any other is for the server to judge.
+fn is_plain_duration(text: &str) -> bool {
+    let digits = text.trim_end_matches(['s', 'm', 'h']);
+    text.len() == digits.len() + 1
+        && !digits.is_empty()
+        && digits.bytes().all(|b| b.is_ascii_digit())
+        && digits.len() < 8
+}
+
+/// Whether the answer is plain compact JSON. Where the request leaves a doubt, it is not.
+fn wants_plain_json(info: &RequestInfo<'_>, headers: &HeaderMap) -> bool {
+    let compact = query_pairs(info.query).any(|(key, _)| key == "pretty");
+    let agent = headers
+        .get(USER_AGENT)
+        .map_or(&b""[..], |agent| agent.as_bytes());
+    // kube-apiserver indents for these agents unless told otherwise; options() refused all other values of `pretty`.
+    let indents = ["curl", "Wget", "Mozilla/5.0"]
+        .iter()
+        .any(|prefix| agent.starts_with(prefix.as_bytes()));
+    if indents && !compact {
+        return false;
+    }
+    let mut accepts = headers.get_all(ACCEPT).iter();
+    let Some(accept) = accepts.next() else {
+        return true;
+    };
+    let Ok(accept) = accept.to_str() else {
+        return false;
+    };
+    let first = accept.split(',').next().unwrap_or_default();
+    let mut parameters = first.split(';').map(str::trim);
+    let json = matches!(parameters.next(), Some("application/json" | "*/*"));
+    let plain = parameters.all(|parameter| parameter.eq_ignore_ascii_case("charset=utf-8"));
+    // With weights the first clause need not be the best.
+    json && plain && !accept.contains("q=") && accepts.next().is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderName, HeaderValue, Method};
+
+    use super::*;
+
+    fn check(target: &str, headers: &[(&str, &str)]) -> Result<CachedRead, LiveReason> {
+        let target = format!("/clusters/a{target}");
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.append(
+                HeaderName::try_from(*name).unwrap(),
+                HeaderValue::try_from(*value).unwrap(),
+            );
+        }
+        let info = RequestInfo::parse(&Method::GET, &target).unwrap();
+        cacheable(&info, &map).map(|(_, read)| read)
+    }
+
+    #[test]
+    fn plain_reads_may_come_from_memory() {
+        let latest = |limit| {
+            Ok(CachedRead {
+                freshness: Freshness::Latest,
+                limit,
+            })
+        };
+        let any = Ok(CachedRead {
+            freshness: Freshness::Any,
+            limit: None,
+        });
+        for (target, expected) in [
+            ("/api/v1/pods", latest(None)),
+            ("/api/v1/pods?", latest(None)),
+            ("/api/v1/pods?limit=500", latest(Some(500))),
+            ("/api/v1/pods?limit=0", latest(None)),
+            ("/api/v1/pods?limit=-1", latest(None)),
+            (
+                "/api/v1/pods?limit=1&limit=3&foo=bar&x[]=1",
+                latest(Some(1)),
+            ),
+            (
+                "/api/v1/pods?resourceVersion=&continue=&labelSelector=",
+                latest(None),
+            ),
+            ("/api/v1/pods?resourceVersion=0", any),
+            ("/api/v1/pods?resourceVersion=0&limit=1", any),
+            ("/api/v1/pods?timeout=30s&timeoutSeconds=5", latest(None)),
+            ("/api/v1/pods?watch=false", latest(None)),
+            ("/api/v1/namespaces/x/pods/p", latest(None)),
+            ("/api/v1/namespaces/x/pods/p?resourceVersion=0", any),
+        ] {
+            assert_eq!(check(target, &[]), expected, "{target}");
+        }
+    }
+
+    #[test]
+    fn what_only_the_server_can_answer_goes_live() {
+        use LiveReason::*;
+        for (target, expected) in [
+            ("/api/v1/pods?watch=1", Watch),
+            ("/api/v1/pods?labelSelector=a%3Db", Selector),
+            ("/api/v1/pods?fieldSelector=metadata.name%3Da", Selector),
+            ("/api/v1/pods?shardSelector=x", Selector),
+            ("/api/v1/pods?continue=abc", Continue),
+            ("/api/v1/pods?resourceVersion=5", ResourceVersion),
+            ("/api/v1/pods?resourceVersion=abc", ResourceVersion),
+            ("/api/v1/pods?resourceVersionMatch=Exact", ResourceVersion),
+            ("/api/v1/pods?limit=", Options),
+            ("/api/v1/pods?limit=abc", Options),
+            ("/api/v1/pods?timeout=abc", Options),
+            ("/api/v1/pods?timeoutSeconds=abc", Options),
+            ("/api/v1/pods?sendInitialEvents=true", Options),
+            ("/api/v1/pods?a=1;limit=1", Options),
+            ("/api/v1/pods?pretty=true", Representation),
+            ("/api/v1/pods?pretty=", Representation),
+            ("/api/v1/namespaces/x/pods/p?watch=1", Options),
+            ("/api/v1/namespaces/x/pods/p/status", Subresource),
+            ("/api/v1/pods//", Path),
+            ("/api", Path),
+            ("/version", Path),
+        ] {
+            assert_eq!(check(target, &[]), Err(expected), "{target}");
+        }
+    }
+
+    #[test]
+    fn only_plain_compact_json_comes_from_memory() {
+        for (name, value, expected) in [
+            ("accept", "application/json", true),
+            ("accept", "application/json, */*", true),
+            ("accept", "*/*", true),
+            ("accept", "application/json;charset=utf-8", true),
+            ("accept", "application/json;pretty=1", false),
+            (
+                "accept",
+                "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
+                false,
+            ),
+            (
+                "accept",
+                "application/vnd.kubernetes.protobuf,application/json",
+                false,
+            ),
+            (
+                "accept",
+                "application/json;q=0.1, application/yaml;q=0.9",
+                false,
+            ),
+            ("accept", "application/*", false),
+            ("accept", "text/html", false),
+            ("user-agent", "kubectl/v1.36.3", true),
+            ("user-agent", "curl/8.0", false),
+            ("user-agent", "Mozilla/5.0 (X11)", false),
+        ] {
+            assert_eq!(
+                check("/api/v1/pods", &[(name, value)]).is_ok(),
+                expected,
+                "{name}: {value}"
+            );
+        }
+        assert!(check("/api/v1/pods?pretty=false", &[("user-agent", "curl/8.0")]).is_ok());
+        assert!(
+            check(
+                "/api/v1/pods",
+                &[("accept", "application/json"), ("accept", "text/html")]
+            )
+            .is_err()
+        );
+        assert_eq!(
+            check("/api/v1/pods", &[("upgrade", "websocket")]),
+            Err(LiveReason::Upgrade)
+        );
+        assert_eq!(
+            check("/api/v1/pods", &[("cache-control", "no-cache")]),
+            Err(LiveReason::CacheControl)
+        );
+    }
+}

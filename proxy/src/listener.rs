@@ -1,0 +1,144 @@
+//! HTTPS: accepts connections, speaks TLS, HTTP/1.1 and HTTP/2, and drains.
+
+mod connection;
+mod plain_http;
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use rustls::ServerConfig;
+use rustls::crypto::aws_lc_rs;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::body::Body;
+use crate::state_dir::Certificates;
+
+/// How long a connection may take for what it has not done yet.
+#[derive(Clone, Copy, Debug)]
+pub struct Timeouts {
+    /// From the accept to the end of the TLS handshake.
+    pub handshake: Duration,
+    /// From there to the end of the first request's headers.
+    pub first_request: Duration,
+    /// From the end of one answer to the end of the next request's headers, over HTTP/1.1. Longer than the 90 s after
+    /// which clients in Go let go of an idle connection: when the server does it first, it may meet a request that is
+    /// just being sent, and a POST is not repeated.
+    pub next_request: Duration,
+    /// From the first sign of the end to the last connection's: five seconds less than Kubernetes gives a pod.
+    pub drain: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            handshake: Duration::from_secs(10),
+            first_request: Duration::from_secs(30),
+            next_request: Duration::from_secs(120),
+            drain: Duration::from_secs(25),
+        }
+    }
+}
+
+/// TLS with HTTP/2 and HTTP/1.1.
+///
+/// # Errors
+/// The certificate and its key do not fit.
+pub fn tls_config(certificates: Certificates) -> Result<Arc<ServerConfig>, rustls::Error> {
+    let mut config = ServerConfig::builder_with_provider(aws_lc_rs::default_provider().into())
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(certificates.chain, certificates.key)?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(config.into())
+}
+
+/// Serves until `draining` fires and the connections have ended, or their time has.
+///
+/// Each request is answered by `service`; one that panics is answered 500.
+pub async fn serve<S, F>(
+    listener: TcpListener,
+    tls: Arc<ServerConfig>,
+    timeouts: Timeouts,
+    service: S,
+    draining: CancellationToken,
+) where
+    S: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Response<Body>> + Send + 'static,
+{
+    let tasks = TaskTracker::new();
+    let abort = CancellationToken::new();
+    let acceptor = TlsAcceptor::from(tls);
+    loop {
+        let stream = tokio::select! {
+            stream = accept(&listener) => stream,
+            () = draining.cancelled() => break,
+        };
+        let server = connection::Server {
+            acceptor: acceptor.clone(),
+            timeouts,
+            draining: draining.clone(),
+            tasks: tasks.clone(),
+        };
+        let (service, abort) = (service.clone(), abort.clone());
+        tasks.spawn(async move {
+            tokio::select! {
+                () = server.serve(stream, service) => {}
+                () = abort.cancelled() => {}
+            }
+        });
+    }
+    drop(listener);
+    tasks.close();
+    if tokio::time::timeout(timeouts.drain, tasks.wait())
+        .await
+        .is_err()
+    {
+        tracing::warn!(
+            tasks = tasks.len(),
+            "connections did not end in time and are closed"
+        );
+        abort.cancel();
+        // An HTTP/2 stream is a task of its own; it ends when it meets its closed connection, or at the latest with the
+        // runtime.
+        let _ = tokio::time::timeout(Duration::from_secs(1), tasks.wait()).await;
+    }
+}
+
+/// The next connection; errors pass.
+pub(crate) async fn accept(listener: &TcpListener) -> TcpStream {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                // Answers are written in whole frames: waiting for more to send would only delay them.
+                let _ = stream.set_nodelay(true);
+                return stream;
+            }
+            Err(err) if is_of_one_connection(&err) => {}
+            Err(err) => {
+                // No file descriptor, no memory: the next try would fail as well, and this loop would spin.
+                tracing::warn!(error = %err, "cannot accept a connection, pausing");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+/// Whether an accept failed because of the connection itself: the next one may be fine.
+fn is_of_one_connection(err: &io::Error) -> bool {
+    matches!(
+        err.kind(),
+        io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::Interrupted
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,416 @@
+//! A listener with a service of its own, and clients that behave well and badly.
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt as _, Empty, StreamBody};
+use hyper::body::Frame;
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::*;
+use crate::body::full;
+use crate::state_dir::StateDir;
+use crate::telemetry;
+
+const LONG: Duration = Duration::from_secs(60);
+/// For clients that do nothing: whenever it ends, they are hung up on.
+const SHORT: Duration = Duration::from_millis(50);
+/// For clients that do something in time, on a busy machine too.
+const MEDIUM: Duration = Duration::from_millis(500);
+const PATIENT: Timeouts = Timeouts {
+    handshake: LONG,
+    first_request: LONG,
+    next_request: LONG,
+    drain: LONG,
+};
+
+/// Requests for `/stall` wait until they may go on.
+#[derive(Clone)]
+struct Stall {
+    arrived: Arc<Semaphore>,
+    go_on: CancellationToken,
+}
+
+impl Stall {
+    async fn arrived(&self, count: u32) {
+        self.arrived.acquire_many(count).await.unwrap().forget();
+    }
+}
+
+type Stream = TokioIo<TlsStream<TcpStream>>;
+type ClientBody = BoxBody<Bytes, std::convert::Infallible>;
+
+struct TestServer {
+    addr: SocketAddr,
+    ca_pem: String,
+    draining: CancellationToken,
+    stall: Stall,
+    task: JoinHandle<()>,
+}
+
+impl TestServer {
+    async fn start(timeouts: Timeouts) -> Self {
+        telemetry::watch_panics();
+        let temp = tempfile::tempdir().unwrap();
+        let certificates = StateDir::open(temp.path())
+            .unwrap()
+            .certificates(&[])
+            .unwrap();
+        let ca_pem = certificates.ca_pem.clone();
+        let tls = tls_config(certificates).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let draining = CancellationToken::new();
+        let stall = Stall {
+            arrived: Arc::new(Semaphore::new(0)),
+            go_on: CancellationToken::new(),
+        };
+        let service = {
+            let stall = stall.clone();
+            move |request| answer(request, stall.clone())
+        };
+        let task = tokio::spawn(serve(listener, tls, timeouts, service, draining.clone()));
+        Self {
+            addr,
+            ca_pem,
+            draining,
+            stall,
+            task,
+        }
+    }
+
+    async fn tcp(&self) -> TcpStream {
+        TcpStream::connect(self.addr).await.unwrap()
+    }
+
+    async fn tls(&self, alpn: &[&str]) -> Stream {
+        let mut roots = RootCertStore::empty();
+        let ca = CertificateDer::from_pem_slice(self.ca_pem.as_bytes()).unwrap();
+        roots.add(ca).unwrap();
+        let mut config = ClientConfig::builder_with_provider(aws_lc_rs::default_provider().into())
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        config.alpn_protocols = alpn.iter().map(|it| it.as_bytes().to_vec()).collect();
+        let name = ServerName::try_from("localhost").unwrap();
+        let connector = TlsConnector::from(Arc::new(config));
+        TokioIo::new(connector.connect(name, self.tcp().await).await.unwrap())
+    }
+
+    async fn http1(&self) -> http1::SendRequest<ClientBody> {
+        let (sender, connection) = http1::handshake(self.tls(&["http/1.1"]).await)
+            .await
+            .unwrap();
+        tokio::spawn(connection.with_upgrades());
+        sender
+    }
+
+    async fn http2(
+        &self,
+    ) -> (
+        http2::SendRequest<ClientBody>,
+        JoinHandle<hyper::Result<()>>,
+    ) {
+        let stream = self.tls(&["h2", "http/1.1"]).await;
+        let (sender, connection) = http2::handshake(TokioExecutor::new(), stream)
+            .await
+            .unwrap();
+        (sender, tokio::spawn(connection))
+    }
+}
+
+/// The service under test.
+async fn answer(request: Request<Incoming>, stall: Stall) -> Response<Body> {
+    match request.uri().path() {
+        "/panic" => panic!("on purpose"),
+        "/stall" => {
+            stall.arrived.add_permits(1);
+            stall.go_on.cancelled().await;
+            Response::new(full("went on"))
+        }
+        "/upload" => {
+            let body = request.into_body().collect().await.unwrap().to_bytes();
+            Response::new(full(body.len().to_string()))
+        }
+        "/upgrade" => {
+            let upgrade = hyper::upgrade::on(request);
+            tokio::spawn(async move {
+                let mut tunnel = TokioIo::new(upgrade.await.unwrap());
+                tunnel.write_all(b"hello").await.unwrap();
+                tunnel.shutdown().await.unwrap();
+            });
+            let mut answer = Response::new(full(""));
+            *answer.status_mut() = http::StatusCode::SWITCHING_PROTOCOLS;
+            answer
+        }
+        _ => Response::new(full(format!("{:?}", request.version()))),
+    }
+}
+
+fn get(path: &str) -> Request<ClientBody> {
+    let body = Empty::new().boxed();
+    Request::get(format!("https://localhost{path}"))
+        .body(body)
+        .unwrap()
+}
+
+async fn text(answer: Response<Incoming>) -> String {
+    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    String::from_utf8(body.to_vec()).unwrap()
+}
+
+/// Reads until the other side ends the connection, gracefully or not.
+async fn read_to_end(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> Vec<u8> {
+    let mut all = Vec::new();
+    let mut chunk = [0; 4096];
+    while let Ok(read @ 1..) = stream.read(&mut chunk).await {
+        all.extend_from_slice(&chunk[..read]);
+    }
+    all
+}
+
+#[tokio::test]
+async fn the_protocol_follows_from_alpn() {
+    let server = TestServer::start(PATIENT).await;
+    let (mut sender, _) = server.http2().await;
+    assert_eq!(
+        text(sender.send_request(get("/")).await.unwrap()).await,
+        "HTTP/2.0"
+    );
+    let mut sender = server.http1().await;
+    assert_eq!(
+        text(sender.send_request(get("/")).await.unwrap()).await,
+        "HTTP/1.1"
+    );
+    // A client without ALPN, such as an old one, speaks HTTP/1.1.
+    let (mut sender, connection) = http1::handshake(server.tls(&[]).await).await.unwrap();
+    tokio::spawn(connection);
+    assert_eq!(
+        text(sender.send_request(get("/")).await.unwrap()).await,
+        "HTTP/1.1"
+    );
+}
+
+#[tokio::test]
+async fn a_client_without_a_handshake_is_hung_up_on() {
+    let server = TestServer::start(Timeouts {
+        handshake: SHORT,
+        ..PATIENT
+    })
+    .await;
+    // Nothing at all, and the start of a TLS record without its rest.
+    for sent in [&b""[..], &[22, 3, 1, 2, 0]] {
+        let mut stream = server.tcp().await;
+        stream.write_all(sent).await.unwrap();
+        assert_eq!(read_to_end(&mut stream).await, b"");
+    }
+}
+
+#[tokio::test]
+async fn a_client_without_a_request_is_hung_up_on() {
+    let server = TestServer::start(Timeouts {
+        first_request: SHORT,
+        ..PATIENT
+    })
+    .await;
+    for (alpn, sent) in [
+        ("http/1.1", "GET / HTTP/1.1\r\nHost: a\r\n"),
+        ("h2", ""),
+        ("h2", "PRI * HT"),
+    ] {
+        let mut stream = server.tls(&[alpn]).await.into_inner();
+        stream.write_all(sent.as_bytes()).await.unwrap();
+        stream.flush().await.unwrap();
+        read_to_end(&mut stream).await;
+    }
+}
+
+#[tokio::test]
+async fn who_has_asked_may_wait_for_the_answer() {
+    let server = TestServer::start(Timeouts {
+        first_request: MEDIUM,
+        next_request: MEDIUM,
+        ..PATIENT
+    })
+    .await;
+    let mut sender = server.http1().await;
+    let answer = tokio::spawn(sender.send_request(get("/stall")));
+    server.stall.arrived(1).await;
+    tokio::time::sleep(2 * MEDIUM).await;
+    server.stall.go_on.cancel();
+    assert_eq!(text(answer.await.unwrap().unwrap()).await, "went on");
+}
+
+#[tokio::test]
+async fn an_idle_connection_is_ended_after_its_time() {
+    let server = TestServer::start(Timeouts {
+        next_request: MEDIUM,
+        ..PATIENT
+    })
+    .await;
+    let mut stream = server.tls(&["http/1.1"]).await.into_inner();
+    stream
+        .write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        .await
+        .unwrap();
+    let read = read_to_end(&mut stream).await;
+    assert!(read.starts_with(b"HTTP/1.1 200 OK\r\n"));
+}
+
+#[tokio::test]
+async fn plain_http_is_told_what_it_met() {
+    let server = TestServer::start(PATIENT).await;
+    for request in [
+        "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    ] {
+        let mut stream = server.tcp().await;
+        stream.write_all(request.as_bytes()).await.unwrap();
+        // The client's end comes with its request; it need not wait for the server to give up.
+        stream.shutdown().await.unwrap();
+        let read = String::from_utf8(read_to_end(&mut stream).await).unwrap();
+        assert_eq!(
+            read,
+            "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_panic_is_a_500_and_is_counted() {
+    let server = TestServer::start(PATIENT).await;
+    let mut sender = server.http1().await;
+    let before = telemetry::panics();
+    let answer = sender.send_request(get("/panic")).await.unwrap();
+    assert_eq!(answer.status(), 500);
+    let status: serde_json::Value = serde_json::from_str(&text(answer).await).unwrap();
+    assert_eq!(status["kind"], "Status");
+    assert_eq!(status["code"], 500);
+    assert!(telemetry::panics() > before);
+    // The connection goes on.
+    sender.ready().await.unwrap();
+    assert_eq!(sender.send_request(get("/")).await.unwrap().status(), 200);
+    let (mut sender, _) = server.http2().await;
+    assert_eq!(
+        sender.send_request(get("/panic")).await.unwrap().status(),
+        500
+    );
+    assert_eq!(sender.send_request(get("/")).await.unwrap().status(), 200);
+}
+
+#[tokio::test]
+async fn an_upgrade_leaves_http_behind() {
+    let server = TestServer::start(PATIENT).await;
+    let mut sender = server.http1().await;
+    let mut request = get("/upgrade");
+    let headers = request.headers_mut();
+    headers.insert("connection", "upgrade".parse().unwrap());
+    headers.insert("upgrade", "test".parse().unwrap());
+    let answer = sender.send_request(request).await.unwrap();
+    assert_eq!(answer.status(), 101);
+    let mut tunnel = TokioIo::new(hyper::upgrade::on(answer).await.unwrap());
+    assert_eq!(read_to_end(&mut tunnel).await, b"hello");
+}
+
+#[tokio::test]
+async fn stalled_uploads_do_not_stop_other_streams() {
+    let server = TestServer::start(PATIENT).await;
+    let (mut sender, _) = server.http2().await;
+    // More than a stream's window each, together many times a usual connection window; nobody reads them.
+    let upload = |path: &str, chunks: usize, ends: bool| {
+        let chunk = || Ok(Frame::data(Bytes::from(vec![0; 64 << 10])));
+        let chunks = futures_util::stream::iter((0..chunks).map(move |_| chunk()));
+        let body = match ends {
+            true => BoxBody::new(StreamBody::new(chunks)),
+            false => BoxBody::new(StreamBody::new(
+                chunks.chain(futures_util::stream::pending()),
+            )),
+        };
+        Request::post(format!("https://localhost{path}"))
+            .body(body)
+            .unwrap()
+    };
+    let stalled: Vec<_> = (0..64)
+        .map(|_| tokio::spawn(sender.send_request(upload("/stall", 6, false))))
+        .collect();
+    let answer = sender
+        .send_request(upload("/upload", 16, true))
+        .await
+        .unwrap();
+    assert_eq!(text(answer).await, (1 << 20).to_string());
+    server.stall.go_on.cancel();
+    for answer in stalled {
+        assert_eq!(answer.await.unwrap().unwrap().status(), 200);
+    }
+}
+
+#[tokio::test]
+async fn a_drain_lets_requests_finish_and_takes_no_more() {
+    let server = TestServer::start(PATIENT).await;
+    let mut one = server.http1().await;
+    let (mut two, connection) = server.http2().await;
+    // A connection that never asked must not hold the drain up.
+    let mut silent = server.tls(&["http/1.1"]).await.into_inner();
+    let one = tokio::spawn(one.send_request(get("/stall")));
+    let other = tokio::spawn(two.send_request(get("/stall")));
+    server.stall.arrived(2).await;
+
+    server.draining.cancel();
+    assert_eq!(read_to_end(&mut silent).await, b"");
+    while TcpStream::connect(server.addr).await.is_ok() {
+        tokio::task::yield_now().await;
+    }
+    assert!(!server.task.is_finished());
+    server.stall.go_on.cancel();
+    assert_eq!(text(one.await.unwrap().unwrap()).await, "went on");
+    assert_eq!(text(other.await.unwrap().unwrap()).await, "went on");
+    connection.await.unwrap().unwrap();
+    server.task.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_drain_ends_after_its_time() {
+    let server = TestServer::start(Timeouts {
+        drain: SHORT,
+        ..PATIENT
+    })
+    .await;
+    let mut one = server.http1().await;
+    let (mut two, _) = server.http2().await;
+    let one = tokio::spawn(one.send_request(get("/stall")));
+    let two = tokio::spawn(two.send_request(get("/stall")));
+    server.stall.arrived(2).await;
+    server.draining.cancel();
+    server.task.await.unwrap();
+    assert!(one.await.unwrap().is_err());
+    assert!(two.await.unwrap().is_err());
+}
+
+#[test]
+fn errors_of_one_connection_do_not_pause_the_loop() {
+    let check = |code: i32, expect: bool| {
+        assert_eq!(
+            is_of_one_connection(&io::Error::from_raw_os_error(code)),
+            expect,
+            "{code}"
+        );
+    };
+    let (emfile, enfile, enobufs, econnaborted, econnreset) = (24, 23, 105, 103, 104);
+    check(econnaborted, true);
+    check(econnreset, true);
+    check(emfile, false);
+    check(enfile, false);
+    check(enobufs, false);
+}

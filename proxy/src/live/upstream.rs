@@ -1,0 +1,62 @@
+//! What a live request needs of a connection: a seam, so that tests can see what the owner is told.
+
+use std::future::Future;
+
+use fleetcache_cache::connection::Connection;
+use fleetcache_cache::upstream::{RequestBody, UpstreamError};
+use http::{HeaderMap, Method, Request, Response};
+use hyper::body::Incoming;
+use tokio_util::sync::CancellationToken;
+
+/// See the methods of [`Connection`].
+pub(crate) trait Upstream: Send + Sync + 'static {
+    fn request(
+        &self,
+        method: Method,
+        path_and_query: &str,
+        headers: HeaderMap,
+        body: RequestBody,
+    ) -> Request<RequestBody>;
+
+    fn send_live(
+        &self,
+        request: Request<RequestBody>,
+    ) -> impl Future<Output = Result<Response<Incoming>, UpstreamError>> + Send;
+
+    fn closed(&self) -> &CancellationToken;
+
+    fn suspect(&self);
+
+    fn credential_rejected(&self);
+}
+
+impl Upstream for Connection {
+    fn request(
+        &self,
+        method: Method,
+        path_and_query: &str,
+        headers: HeaderMap,
+        body: RequestBody,
+    ) -> Request<RequestBody> {
+        self.request(method, path_and_query, headers, body)
+    }
+
+    async fn send_live(
+        &self,
+        request: Request<RequestBody>,
+    ) -> Result<Response<Incoming>, UpstreamError> {
+        self.send_live(request).await
+    }
+
+    fn closed(&self) -> &CancellationToken {
+        self.closed()
+    }
+
+    fn suspect(&self) {
+        self.suspect();
+    }
+
+    fn credential_rejected(&self) {
+        self.credential_rejected();
+    }
+}

@@ -1,0 +1,451 @@
+//! Where a request goes and what it asks, from its method and its raw target.
+//!
+//! What is exactly a resource path by a strict whitelist may be answered from memory; everything else goes upstream byte
+//! for byte, never normalised, so that routing and authorization are the cluster's own.
+
+use std::borrow::Cow;
+
+use fleetcache_cache::gvr::Gvr;
+use http::Method;
+
+/// A request's target, taken apart.
+#[derive(Debug, PartialEq, Eq)]
+pub struct RequestInfo<'a> {
+    /// The cluster's name, as written.
+    pub cluster: &'a str,
+    /// What follows `/clusters/<name>`, byte for byte; begins with `/`.
+    pub path_and_query: Cow<'a, str>,
+    /// The query, undecoded.
+    pub query: &'a str,
+    /// The verb in Kubernetes' words.
+    pub verb: Verb,
+    /// The resource, where the path is exactly one.
+    pub resource: Option<ResourcePath<'a>>,
+}
+
+/// Kubernetes' verbs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// POST to a collection, or to a subresource.
+    Create,
+    /// DELETE of one object.
+    Delete,
+    /// DELETE of a collection.
+    DeleteCollection,
+    /// GET of one object, or of a path that is no resource.
+    Get,
+    /// GET of a collection.
+    List,
+    /// Any other method.
+    Other,
+    /// PATCH.
+    Patch,
+    /// PUT.
+    Update,
+    /// GET of a collection with `watch`.
+    Watch,
+}
+
+impl Verb {
+    /// The verb as written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Delete => "delete",
+            Self::DeleteCollection => "deletecollection",
+            Self::Get => "get",
+            Self::List => "list",
+            Self::Other => "other",
+            Self::Patch => "patch",
+            Self::Update => "update",
+            Self::Watch => "watch",
+        }
+    }
+
+    /// Whether it may change something.
+    pub fn is_write(self) -> bool {
+        match self {
+            Self::Create | Self::Delete | Self::DeleteCollection | Self::Patch | Self::Update => {
+                true
+            }
+            Self::Get | Self::List | Self::Other | Self::Watch => false,
+        }
+    }
+}
+
+/// A path of the form `/api/v1|/apis/g/v [/namespaces/ns] /resource [/name [/subresource…]]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResourcePath<'a> {
+    /// Group, version and resource.
+    pub gvr: Gvr,
+    /// The namespace, where named.
+    pub namespace: Option<Cow<'a, str>>,
+    /// The object, where named.
+    pub name: Option<Cow<'a, str>>,
+    /// What follows the name's slash up to the next.
+    pub subresource: Option<Cow<'a, str>>,
+}
+
+/// Subresources whose requests last as long as the client wants.
+const LONG_RUNNING: [&str; 5] = ["attach", "exec", "log", "portforward", "proxy"];
+
+impl<'a> RequestInfo<'a> {
+    /// Takes a request's target apart; `None` where it is not below `/clusters/<name>`.
+    pub fn parse(method: &Method, target: &'a str) -> Option<Self> {
+        let rest = target.strip_prefix("/clusters/")?;
+        let end = rest.find(['/', '?']).unwrap_or(rest.len());
+        let (cluster, rest) = rest.split_at(end);
+        let path_and_query = if rest.starts_with('/') {
+            Cow::Borrowed(rest)
+        } else {
+            Cow::Owned(format!("/{rest}"))
+        };
+        let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let resource = ResourcePath::parse_strict(path);
+        let named = resource
+            .as_ref()
+            .is_some_and(|resource| resource.name.is_some());
+        let verb = match *method {
+            Method::GET if resource.is_none() || named => Verb::Get,
+            Method::GET if is_watch(query) => Verb::Watch,
+            Method::GET => Verb::List,
+            Method::POST => Verb::Create,
+            Method::PUT => Verb::Update,
+            Method::PATCH => Verb::Patch,
+            Method::DELETE
+                if named
+                    || ResourcePath::parse_lenient(path)
+                        .is_some_and(|path| path.name.is_some()) =>
+            {
+                Verb::Delete
+            }
+            Method::DELETE => Verb::DeleteCollection,
+            _ => Verb::Other,
+        };
+        Some(Self {
+            cluster,
+            path_and_query,
+            query,
+            verb,
+            resource,
+        })
+    }
+
+    /// The path without the query.
+    pub fn path(&self) -> &str {
+        self.path_and_query.split('?').next().unwrap_or_default()
+    }
+
+    /// Watches, logs, exec, attach, port-forward and proxy: kube-apiserver gives them no timeout either.
+    pub fn is_long_running(&self) -> bool {
+        if self.verb == Verb::Watch {
+            return true;
+        }
+        let mut segments = self.path().split('/').filter(|segment| !segment.is_empty());
+        let legacy = match segments.next() {
+            Some("api") => segments.nth(1),
+            Some("apis") => segments.nth(2),
+            _ => None,
+        };
+        let subresource =
+            ResourcePath::parse_lenient(self.path()).and_then(|path| path.subresource);
+        matches!(legacy, Some("watch" | "proxy"))
+            || subresource.is_some_and(|subresource| LONG_RUNNING.contains(&&*subresource))
+            || is_watch(self.query)
+    }
+}
+
+impl<'a> ResourcePath<'a> {
+    /// Reads a path of the whitelist: plain characters, no empty or dot segments, at most one trailing slash.
+    pub fn parse_strict(path: &'a str) -> Option<Self> {
+        let path = path.strip_prefix('/')?;
+        let path = path.strip_suffix('/').unwrap_or(path);
+        let plain = |segment: &str| {
+            !segment.is_empty()
+                && segment != "."
+                && segment != ".."
+                && segment
+                    .bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || b"._:-".contains(&b))
+        };
+        path.split('/')
+            .all(plain)
+            .then(|| Self::from_segments(path.split('/').map(Cow::Borrowed)))?
+    }
+
+    /// Reads a path as the server would, escapes and doubled slashes included: for what a write may have changed.
+    pub fn parse_lenient(path: &'a str) -> Option<Self> {
+        Self::from_segments(
+            path.split('/')
+                .filter(|segment| !segment.is_empty())
+                .map(percent_decode),
+        )
+    }
+
+    fn from_segments(mut segments: impl Iterator<Item = Cow<'a, str>>) -> Option<Self> {
+        let group = match &*segments.next()? {
+            "api" => Cow::Borrowed(""),
+            "apis" => segments.next()?,
+            _ => return None,
+        };
+        let version = segments.next()?;
+        let mut resource = segments.next()?;
+        let mut namespace = None;
+        let mut name = segments.next();
+        let mut next = segments.next();
+        if resource == "watch" || resource == "proxy" {
+            return None;
+        }
+        // `/namespaces/x/status` and `/namespaces/x/finalize` are subresources of the namespace itself.
+        let of_namespace = matches!(next.as_deref(), None | Some("status" | "finalize"));
+        if resource == "namespaces"
+            && !(group.is_empty() && of_namespace)
+            && name.is_some()
+            && next.is_some()
+        {
+            namespace = name;
+            resource = next?;
+            name = segments.next();
+            next = segments.next();
+        }
+        Some(Self {
+            gvr: Gvr::new(&group, &version, &resource),
+            namespace,
+            name,
+            subresource: next,
+        })
+    }
+}
+
+/// Absent, `0` and `false` are false, anything else is true, and the first value counts.
+fn is_watch(query: &str) -> bool {
+    query_pairs(query)
+        .find(|(key, _)| key == "watch")
+        .is_some_and(|(_, value)| value != "0" && !value.eq_ignore_ascii_case("false"))
+}
+
+/// The pairs of a query, decoded.
+pub fn query_pairs(query: &str) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
+    query
+        .split('&')
+        .filter(|pair| !pair.is_empty())
+        .map(|pair| {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (form_decode(key), form_decode(value))
+        })
+}
+
+fn form_decode(text: &str) -> Cow<'_, str> {
+    if text.contains('+') {
+        return Cow::Owned(percent_decode(&text.replace('+', " ")).into_owned());
+    }
+    percent_decode(text)
+}
+
+/// Decodes escapes; a malformed one stays as it is, as does one that is not UTF-8.
+fn percent_decode(text: &str) -> Cow<'_, str> {
+    if !text.contains('%') {
+        return Cow::Borrowed(text);
+    }
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, tail)) = rest.split_first() {
+        let escaped = (byte == b'%')
+            .then(|| tail.get(..2))
+            .flatten()
+            .and_then(|hex| std::str::from_utf8(hex).ok())
+            .and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        bytes.push(escaped.unwrap_or(byte));
+        rest = if escaped.is_some() { &tail[2..] } else { tail };
+    }
+    String::from_utf8(bytes).map_or(Cow::Borrowed(text), Cow::Owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resource(path: &str) -> Option<String> {
+        ResourcePath::parse_strict(path).map(|path| {
+            let part = |part: &Option<Cow<'_, str>>| part.as_deref().unwrap_or("-").to_owned();
+            format!(
+                "{} {} {} {}",
+                path.gvr,
+                part(&path.namespace),
+                part(&path.name),
+                part(&path.subresource)
+            )
+        })
+    }
+
+    #[test]
+    fn resource_paths_are_read() {
+        for (path, expected) in [
+            ("/api/v1/pods", "pods.v1 - - -"),
+            ("/api/v1/pods/", "pods.v1 - - -"),
+            ("/api/v1/namespaces", "namespaces.v1 - - -"),
+            ("/api/v1/namespaces/a", "namespaces.v1 - a -"),
+            ("/api/v1/namespaces/a/status", "namespaces.v1 - a status"),
+            (
+                "/api/v1/namespaces/a/finalize",
+                "namespaces.v1 - a finalize",
+            ),
+            ("/api/v1/namespaces/a/pods", "pods.v1 a - -"),
+            ("/api/v1/namespaces/a/pods/b", "pods.v1 a b -"),
+            ("/api/v1/namespaces/a/pods/b/log", "pods.v1 a b log"),
+            ("/api/v1/namespaces/a/pods/b/proxy/x/y", "pods.v1 a b proxy"),
+            ("/apis/apps/v1/deployments", "deployments.v1.apps - - -"),
+            (
+                "/apis/rbac.authorization.k8s.io/v1/clusterroles/system:node",
+                "clusterroles.v1.rbac.authorization.k8s.io - system:node -",
+            ),
+            (
+                "/apis/ex.io/v1/namespaces/a/widgets/b/scale",
+                "widgets.v1.ex.io a b scale",
+            ),
+        ] {
+            assert_eq!(resource(path).as_deref(), Some(expected), "{path}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_exactly_a_resource_path_is_none() {
+        for path in [
+            "",
+            "/",
+            "/api",
+            "/api/v1",
+            "/apis",
+            "/apis/apps",
+            "/apis/apps/v1",
+            "/version",
+            "/api/v1//pods",
+            "/api/v1/pods//",
+            "/api/v1/namespaces/a/../b/pods",
+            "/api/v1/./pods",
+            "/api/v1/po%64s",
+            "/api/v1/pods/a b",
+            "/api/v1/watch/pods",
+            "/api/v1/proxy/nodes/a",
+            "/apis/apps/v1/watch/deployments",
+            "api/v1/pods",
+            "/API/v1/pods",
+        ] {
+            assert_eq!(resource(path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_write_is_traced_to_its_object_however_it_is_spelled() {
+        let path = ResourcePath::parse_lenient("/api/v1//namespaces/d/configmaps/cm%31/").unwrap();
+        assert_eq!(
+            (path.gvr.to_string().as_str(), path.name.as_deref()),
+            ("configmaps.v1", Some("cm1"))
+        );
+    }
+
+    #[test]
+    fn the_cluster_and_the_rest_are_taken_byte_for_byte() {
+        for (target, expected) in [
+            ("/clusters/a/api", Some(("a", "/api"))),
+            ("/clusters/a", Some(("a", "/"))),
+            ("/clusters/a?x=1", Some(("a", "/?x=1"))),
+            ("/clusters/a//api/../x%2f?", Some(("a", "//api/../x%2f?"))),
+            ("/clusters/../b/api", Some(("..", "/b/api"))),
+            ("/clusters/", Some(("", "/"))),
+            ("/clusters", None),
+            ("/api", None),
+            ("/Clusters/a/api", None),
+            ("//clusters/a/api", None),
+        ] {
+            let info = RequestInfo::parse(&Method::GET, target);
+            assert_eq!(
+                info.as_ref()
+                    .map(|info| (info.cluster, &*info.path_and_query)),
+                expected,
+                "{target}"
+            );
+        }
+    }
+
+    #[test]
+    fn verbs_are_kubernetes_own() {
+        for (method, target, expected) in [
+            ("GET", "/clusters/a/api/v1/pods", Verb::List),
+            ("GET", "/clusters/a/api/v1/pods?watch=0", Verb::List),
+            ("GET", "/clusters/a/api/v1/pods?watch=False", Verb::List),
+            ("GET", "/clusters/a/api/v1/pods?watch=0&watch=1", Verb::List),
+            ("GET", "/clusters/a/api/v1/pods?watch", Verb::Watch),
+            ("GET", "/clusters/a/api/v1/pods?watch=foo", Verb::Watch),
+            (
+                "GET",
+                "/clusters/a/api/v1/namespaces/x/pods/p?watch=1",
+                Verb::Get,
+            ),
+            ("GET", "/clusters/a/version", Verb::Get),
+            ("HEAD", "/clusters/a/api/v1/pods", Verb::Other),
+            ("POST", "/clusters/a/api/v1/namespaces/x/pods", Verb::Create),
+            (
+                "PUT",
+                "/clusters/a/api/v1/namespaces/x/pods/p",
+                Verb::Update,
+            ),
+            (
+                "PATCH",
+                "/clusters/a/api/v1/namespaces/x/pods/p/status",
+                Verb::Patch,
+            ),
+            (
+                "DELETE",
+                "/clusters/a/api/v1/namespaces/x/pods/p",
+                Verb::Delete,
+            ),
+            (
+                "DELETE",
+                "/clusters/a/api/v1/namespaces/x/pods/p%20",
+                Verb::Delete,
+            ),
+            (
+                "DELETE",
+                "/clusters/a/api/v1/namespaces/x/pods",
+                Verb::DeleteCollection,
+            ),
+        ] {
+            let method = Method::from_bytes(method.as_bytes()).unwrap();
+            assert_eq!(
+                RequestInfo::parse(&method, target).unwrap().verb,
+                expected,
+                "{method} {target}"
+            );
+        }
+    }
+
+    #[test]
+    fn long_running_requests_are_those_of_kube_apiserver() {
+        for (target, expected) in [
+            ("/clusters/a/api/v1/pods?watch=1", true),
+            ("/clusters/a/api/v1/watch/pods", true),
+            (
+                "/clusters/a/api/v1/namespaces/x/pods/p/log?follow=true",
+                true,
+            ),
+            ("/clusters/a/api/v1/namespaces/x/pods/p/exec", true),
+            (
+                "/clusters/a/api/v1/namespaces/x/services/s/proxy/a//b",
+                true,
+            ),
+            ("/clusters/a/api/v1/nodes/n/proxy", true),
+            ("/clusters/a/api/v1/pods", false),
+            ("/clusters/a/api/v1/namespaces/x/pods/p", false),
+            ("/clusters/a/version", false),
+        ] {
+            assert_eq!(
+                RequestInfo::parse(&Method::GET, target)
+                    .unwrap()
+                    .is_long_running(),
+                expected,
+                "{target}"
+            );
+        }
+    }
+}
