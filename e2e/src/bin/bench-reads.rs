@@ -59,7 +59,7 @@ async fn main() -> anyhow::Result<()> {
         .context("kube-apiserver runs")?;
     let servers = [
         ("kube-apiserver", apiserver, &direct),
-        ("fleetcache", proxy.pid(), &proxied),
+        ("fleetcache", proxy.id(), &proxied),
     ];
     println!("pods: {}", args.pods);
     let one_namespace = "/api/v1/namespaces/bench-0/pods";
@@ -95,7 +95,7 @@ async fn main() -> anyhow::Result<()> {
     }
     println!(
         "fleetcache resident: {} MiB",
-        resident_bytes(proxy.pid())? >> 20
+        resident_bytes(proxy.id())? >> 20
     );
     println!(
         "kube-apiserver resident: {} MiB",
