@@ -2,6 +2,7 @@
 //!
 //! Rounds of both alternate, the CPU of each server process is read from /proc before and after a round, and the medians
 //! are printed with their ratio. Numbers depend on the machine; the ratio much less.
+#![allow(clippy::print_stdout, reason = "the table is what it is run for")]
 
 use std::collections::BTreeMap;
 
