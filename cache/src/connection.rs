@@ -37,6 +37,7 @@ pub struct Connection {
     /// back starts a new one. Nothing of an older epoch may be served.
     pub epoch: u64,
     closed: CancellationToken,
+    replaced: CancellationToken,
     endpoint: EndpointConfig,
     connect_timeout: Duration,
     target: Target,
@@ -87,6 +88,7 @@ impl Connection {
             generation,
             epoch,
             closed: CancellationToken::new(),
+            replaced: CancellationToken::new(),
             endpoint: endpoint.clone(),
             connect_timeout,
             target: Target::new(&endpoint.server)?,
@@ -104,6 +106,11 @@ impl Connection {
     /// Fires when the cluster is disconnected; what waits for an answer ends then.
     pub fn closed(&self) -> &CancellationToken {
         &self.closed
+    }
+
+    /// Fires when the cluster is connected again after this connection was closed: what waited for that may go on.
+    pub fn replaced(&self) -> &CancellationToken {
+        &self.replaced
     }
 
     /// A request to this cluster: `path_and_query` as the client wrote it, byte for byte, behind the server's base

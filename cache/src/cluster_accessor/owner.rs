@@ -74,6 +74,8 @@ pub(super) struct Owner {
     /// Connects that failed in a row.
     pub(super) failures: u32,
     pub(super) connected_before: bool,
+    /// Of the last connection: fires when there is another.
+    pub(super) replaced: CancellationToken,
     /// Of the last connection.
     pub(super) generation: u64,
     pub(super) epoch: u64,
@@ -98,6 +100,7 @@ impl Owner {
             backoff: Backoff::new(timing.backoff_min, timing.backoff_max),
             failures: 0,
             connected_before: false,
+            replaced: CancellationToken::new(),
             generation: 0,
             epoch: 1,
             uid: None,

@@ -63,6 +63,7 @@ impl Owner {
         self.logged = None;
         let connection = Arc::new(connection);
         self.connection.send_replace(Some(Arc::clone(&connection)));
+        std::mem::replace(&mut self.replaced, connection.replaced().clone()).cancel();
         self.view.send_modify(|view| {
             view.state = ConnectionState::Connected;
             view.trouble = None;

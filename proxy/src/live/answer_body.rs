@@ -4,7 +4,7 @@
 //!            frame                      plain: error
 //!          ┌───────┐   closed  ┌──────────────────────────► Ended
 //!          ▼       │           │
-//!          Flowing ┴───────────┤        watch: stays silent for the grace, ends cleanly
+//!          Flowing ┴───────────┤        watch: stays silent for the grace or until the cluster is back, ends cleanly
 //!             │                └─────────────► Silent ────► Ended
 //!             │ broken                           ▲
 //!             ├─ plain: error ──────► Ended      │ closed
@@ -37,6 +37,7 @@ const VERDICT: Duration = Duration::from_secs(2);
 pub(super) struct AnswerBody<B, U> {
     state: State<B>,
     closed: Pin<Box<WaitForCancellationFutureOwned>>,
+    replaced: Pin<Box<WaitForCancellationFutureOwned>>,
     upstream: Arc<U>,
     cluster: Box<str>,
     /// Of a watch: how long it stays silent once its cluster is disconnected.
@@ -60,6 +61,7 @@ impl<B, U: Upstream> AnswerBody<B, U> {
         Self {
             state: State::Flowing(body),
             closed: Box::pin(upstream.closed().clone().cancelled_owned()),
+            replaced: Box::pin(upstream.replaced().clone().cancelled_owned()),
             upstream: Arc::clone(upstream),
             cluster: cluster.into(),
             grace,
@@ -116,7 +118,10 @@ where
                     this.state = State::Ended;
                 }
                 State::Silent(grace) => {
-                    ready!(grace.as_mut().poll(cx));
+                    // The cluster is back: its events wait for a client that watches again.
+                    if this.replaced.as_mut().poll(cx).is_pending() {
+                        ready!(grace.as_mut().poll(cx));
+                    }
                     this.state = State::Ended;
                 }
                 State::Ended => return Poll::Ready(None),

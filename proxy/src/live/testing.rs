@@ -32,6 +32,7 @@ pub(crate) struct FakeConnection {
     address: SocketAddr,
     base_path: &'static str,
     pub(crate) closed: CancellationToken,
+    pub(crate) replaced: CancellationToken,
     pub(crate) suspected: AtomicUsize,
     pub(crate) rejected: AtomicUsize,
 }
@@ -43,6 +44,7 @@ impl FakeConnection {
             address,
             base_path: "",
             closed: CancellationToken::new(),
+            replaced: CancellationToken::new(),
             suspected: AtomicUsize::new(0),
             rejected: AtomicUsize::new(0),
         }
@@ -81,6 +83,10 @@ impl Upstream for FakeConnection {
 
     fn closed(&self) -> &CancellationToken {
         &self.closed
+    }
+
+    fn replaced(&self) -> &CancellationToken {
+        &self.replaced
     }
 
     fn suspect(&self) {

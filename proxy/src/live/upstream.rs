@@ -25,6 +25,8 @@ pub(crate) trait Upstream: Send + Sync + 'static {
 
     fn closed(&self) -> &CancellationToken;
 
+    fn replaced(&self) -> &CancellationToken;
+
     fn suspect(&self);
 
     fn credential_rejected(&self);
@@ -50,6 +52,10 @@ impl Upstream for Connection {
 
     fn closed(&self) -> &CancellationToken {
         self.closed()
+    }
+
+    fn replaced(&self) -> &CancellationToken {
+        self.replaced()
     }
 
     fn suspect(&self) {

@@ -82,6 +82,21 @@ async fn a_watch_stays_silent_for_the_grace() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_silent_watch_ends_when_its_cluster_is_back() {
+    let connection = connection();
+    let body = AnswerBody::new("a", silent_after(vec![data()]), &connection, Some(GRACE));
+    let (closed, replaced) = (connection.closed.clone(), connection.replaced.clone());
+    let outage = async {
+        sleep(Duration::from_secs(1)).await;
+        closed.cancel();
+        sleep(Duration::from_secs(3)).await;
+        replaced.cancel();
+    };
+    let (ended, ()) = tokio::join!(end(body), outage);
+    assert_eq!(ended, (1, true, Duration::from_secs(4)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_broken_plain_answer_fails_and_is_reported() {
     let connection = connection();
     let body = AnswerBody::new("a", silent_after(vec![data(), broken()]), &connection, None);
