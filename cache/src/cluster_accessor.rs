@@ -6,7 +6,7 @@ mod limit;
 mod owner;
 mod publish;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod view;
 
 use std::sync::Arc;

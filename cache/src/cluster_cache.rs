@@ -84,3 +84,79 @@ impl ClusterCache {
         self.clusters.load().values().cloned().collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio_util::task::TaskTracker;
+
+    use super::*;
+    use crate::cluster_accessor::tests::config;
+    use crate::informers::InformersConfig;
+    use crate::upstream::fake::within;
+
+    fn named(name: &str) -> ClusterConfig {
+        let mut config = config("https://127.0.0.1:1");
+        config.name = name.to_owned();
+        config
+    }
+
+    struct Running {
+        cache: Arc<ClusterCache>,
+        tasks: TaskTracker,
+        shutdown: CancellationToken,
+        /// What runs without any cluster.
+        tasks_before: usize,
+    }
+
+    fn start(clusters: Vec<ClusterConfig>) -> Running {
+        let tasks = TaskTracker::new();
+        let shutdown = CancellationToken::new();
+        let fleet = Fleet::start(InformersConfig::default(), &tasks, &shutdown);
+        let tasks_before = tasks.len();
+        Running {
+            cache: ClusterCache::start(clusters, 8, &fleet, &shutdown),
+            tasks,
+            shutdown,
+            tasks_before,
+        }
+    }
+
+    #[tokio::test]
+    async fn clusters_come_and_go_by_name() {
+        let cache = start(vec![named("b"), named("a")]).cache;
+        let names: Vec<_> = cache.all().iter().map(|c| c.name().to_owned()).collect();
+        assert_eq!(names, ["a", "b"]);
+        assert!(cache.get("c").is_none());
+        assert_eq!(cache.add(vec![named("b"), named("c")]), ["b"]);
+        let first = cache.get("c").unwrap();
+        assert!(cache.remove("c") && !cache.remove("c"));
+        assert!(cache.get("c").is_none());
+        assert!(cache.add(vec![named("c")]).is_empty());
+        assert!(!Arc::ptr_eq(&first, &cache.get("c").unwrap()));
+    }
+
+    #[tokio::test]
+    async fn a_name_that_comes_and_goes_a_thousand_times_leaves_no_task() {
+        let running = start(Vec::new());
+        for _ in 0..1000 {
+            assert!(running.cache.add(vec![named("a")]).is_empty());
+            tokio::task::yield_now().await;
+            assert!(running.cache.remove("a"));
+        }
+        within(async {
+            while running.tasks.len() > running.tasks_before {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        assert!(running.cache.all().is_empty());
+    }
+
+    #[tokio::test]
+    async fn all_owners_end_at_shutdown() {
+        let running = start(vec![named("a"), named("b")]);
+        running.shutdown.cancel();
+        running.tasks.close();
+        within(running.tasks.wait()).await;
+    }
+}

@@ -17,8 +17,12 @@ use crate::eviction::Fleet;
 use crate::floor::Floor;
 use crate::gvr::{Gvr, Storage};
 use crate::informer::Informer;
-use crate::reflector::{Reflector, latest_resource_version, preferred_version};
-use crate::resource_version::ResourceVersion;
+use crate::reflector::{Reflector, preferred_version};
+
+mod config;
+mod floor_check;
+
+pub use config::{CachePolicy, InformersConfig};
 
 /// GETs of a kind within [`GET_WINDOW`] that start its informer.
 const GETS_TO_START: usize = 3;
@@ -31,70 +35,6 @@ const REFUSED_FOR: Duration = Duration::from_secs(60);
 
 /// Time after which the floor is checked against the cluster where a DELETED event has not come.
 const GONE_CHECKED_AFTER: Duration = Duration::from_secs(10);
-
-/// Whether a kind is kept in memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CachePolicy {
-    /// From its first LIST, or the third GET in a minute.
-    OnDemand,
-    /// From the connect on.
-    Always,
-    /// Never.
-    Never,
-}
-
-/// What the configuration says about informers, for all clusters.
-#[derive(Clone, Debug)]
-pub struct InformersConfig {
-    /// An informer that nobody reads for so long stops.
-    pub idle_timeout: Duration,
-    /// A kind with more objects stays live.
-    pub max_objects_per_kind: u64,
-    /// Bytes of objects that all clusters together may hold.
-    pub memory_limit: u64,
-    /// Kinds with a policy of their own, by group and resource.
-    pub resources: HashMap<(String, String), CachePolicy>,
-}
-
-impl Default for InformersConfig {
-    fn default() -> Self {
-        let never = [
-            ("", "secrets"),
-            ("", "events"),
-            ("events.k8s.io", "events"),
-            ("coordination.k8s.io", "leases"),
-        ];
-        Self {
-            idle_timeout: Duration::from_secs(30 * 60),
-            max_objects_per_kind: 100_000,
-            memory_limit: u64::MAX,
-            resources: never
-                .into_iter()
-                .map(|(group, resource)| {
-                    ((group.to_owned(), resource.to_owned()), CachePolicy::Never)
-                })
-                .collect(),
-        }
-    }
-}
-
-impl InformersConfig {
-    fn policy(&self, gvr: &Gvr) -> CachePolicy {
-        let key = (gvr.group.to_string(), gvr.resource.to_string());
-        self.resources
-            .get(&key)
-            .copied()
-            .unwrap_or(CachePolicy::OnDemand)
-    }
-
-    fn always(&self) -> impl Iterator<Item = &(String, String)> {
-        let always = self
-            .resources
-            .iter()
-            .filter(|(_, policy)| **policy == CachePolicy::Always);
-        always.map(|(kind, _)| kind)
-    }
-}
 
 /// What all reflectors of a cluster share.
 #[derive(Debug)]
@@ -361,49 +301,6 @@ impl Informers {
 
     fn of_storage(&self, storage: &Storage) -> Option<Arc<Informer>> {
         self.state.lock().of_storage(storage)
-    }
-
-    /// Takes the newest version of a kind live, as soon as that is possible, and tells its floor.
-    fn check_floor(
-        self: &Arc<Self>,
-        informer: &Arc<Informer>,
-        epoch: u64,
-        after: Duration,
-        tell: impl FnOnce(&Floor, ResourceVersion) + Send + 'static,
-    ) {
-        let (informers, informer) = (Arc::clone(self), Arc::clone(informer));
-        self.fleet.tasks().spawn(async move {
-            let check = async {
-                tokio::time::sleep(after).await;
-                if let Some(now) = informers.latest_version(&informer, epoch).await {
-                    tell(informer.floor(), now);
-                }
-            };
-            // A stopped informer's floor has no reader.
-            informer.stopped().run_until_cancelled(check).await;
-        });
-    }
-
-    /// The newest version of a kind, tried until it is known; `None` where the epoch is over.
-    async fn latest_version(&self, informer: &Informer, epoch: u64) -> Option<ResourceVersion> {
-        let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
-        let mut connections = self.connections.clone();
-        loop {
-            let connection = next_connection(&mut connections).await?;
-            if connection.epoch != epoch {
-                return None;
-            }
-            let shard = connection.informer_shard();
-            let asked = latest_resource_version(&connection, &shard, &informer.gvr);
-            match connection.closed().run_until_cancelled(asked).await {
-                Some(Ok(now)) => return Some(now),
-                Some(Err(error)) => {
-                    tracing::debug!(cluster = self.cluster, gvr = %informer.gvr, error = %error.chain(), "newest version not known yet");
-                    tokio::time::sleep(backoff.next_pause()).await;
-                }
-                None => {}
-            }
-        }
     }
 
     /// Starts the informers of the kinds that are always kept, on the first connection.

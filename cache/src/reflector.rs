@@ -16,9 +16,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http_body_util::BodyExt;
-use hyper::body::Incoming;
 use tokio::sync::watch;
 
 use crate::backoff::Backoff;
@@ -26,18 +23,20 @@ use crate::connection::{Connection, InformerShard, next_connection};
 use crate::envelope::Envelope;
 use crate::informer::Informer;
 use crate::informers::{Refusal, Settings};
-use crate::object::{ListHead, ObjectHead};
 use crate::resource_version::ResourceVersion;
-use crate::store::{Element, Event, Store};
+use crate::store::{Event, Store};
 
 mod error;
+mod list;
 mod protocol;
 mod requests;
+mod stream;
 
 pub(crate) use error::ReflectorError;
 use protocol::WatchEvent;
 use requests::fetch;
 pub(crate) use requests::{latest_resource_version, preferred_version};
+use stream::Stream;
 
 /// The pauses after a failure.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
@@ -47,13 +46,6 @@ const WATCH_SECONDS: u64 = 300;
 
 /// A watch that is still open this long after its time is not one any more.
 const WATCH_OVERDUE: Duration = Duration::from_secs(30);
-
-/// A streaming list that sends nothing for this long does not stream, or will not end: an older server ignores
-/// `sendInitialEvents`.
-const STREAMING_LIST_SILENCE: Duration = Duration::from_secs(10);
-
-/// Objects of a page where lists are paged.
-const PAGE: usize = 500;
 
 enum State {
     Learn { from: Option<ResourceVersion> },
@@ -212,135 +204,6 @@ impl Reflector {
         Ok(State::List { from })
     }
 
-    /// Fills a new store and swaps it in. `from` is the version that the list may not be older than; a list without one
-    /// is a consistent one.
-    async fn list(
-        &mut self,
-        connection: &Arc<Connection>,
-        shard: &Arc<InformerShard>,
-        from: Option<ResourceVersion>,
-    ) -> Result<State, ReflectorError> {
-        if self.settings.pages_lists() {
-            let store = self.list_pages(connection, shard, from).await?;
-            self.swap(connection, store)?;
-            return Ok(State::Watch);
-        }
-        let mut stream = match self.open_streaming_list(connection, shard, from).await {
-            Err(error) if error.is_refused_option() => {
-                self.settings.page_lists();
-                return Ok(State::List { from });
-            }
-            stream => stream?,
-        };
-        let mut store = Store::default();
-        loop {
-            let batch =
-                tokio::time::timeout(STREAMING_LIST_SILENCE, self.next_batch(&mut stream)).await;
-            let Ok(batch) = batch else {
-                // Silent before the end: perhaps an older server, perhaps a dead one. Pages work on the first and
-                // fail on the second, so this is not remembered.
-                let store = self.list_pages(connection, shard, from).await?;
-                self.swap(connection, store)?;
-                return Ok(State::Watch);
-            };
-            let batch = batch?.ok_or(ReflectorError::Ended)?;
-            let mut events = batch.into_iter();
-            for event in events.by_ref() {
-                match event {
-                    WatchEvent::Change(Event::Applied(element)) => store.stage(element),
-                    WatchEvent::Change(Event::Deleted { key, .. }) => store.unstage(&key),
-                    WatchEvent::Change(Event::Bookmark(_)) => {
-                        self.settings.page_lists();
-                        return Ok(State::List { from });
-                    }
-                    WatchEvent::InitialEventsEnd(resource_version) => {
-                        store.complete(resource_version);
-                        self.swap(connection, store)?;
-                        let rest: Vec<WatchEvent> = events.collect();
-                        self.apply(connection, rest)?;
-                        return self.follow(connection, shard, stream).await;
-                    }
-                }
-            }
-            if store.len() as u64 > self.settings.max_objects_per_kind {
-                return Err(ReflectorError::Refused(Refusal::TooManyObjects));
-            }
-        }
-    }
-
-    async fn open_streaming_list(
-        &self,
-        connection: &Connection,
-        shard: &InformerShard,
-        from: Option<ResourceVersion>,
-    ) -> Result<Stream, ReflectorError> {
-        let from = from.map(|version| version.to_string()).unwrap_or_default();
-        let options = format!(
-            "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion={from}&allowWatchBookmarks=true"
-        );
-        self.open_watch(connection, shard, &options).await
-    }
-
-    /// Lists by pages, for servers without streaming lists.
-    async fn list_pages(
-        &self,
-        connection: &Connection,
-        shard: &InformerShard,
-        from: Option<ResourceVersion>,
-    ) -> Result<Store, ReflectorError> {
-        let gvr = &self.informer.gvr;
-        let envelope = self.envelope()?;
-        // A limit with a version alone means exactly that version, so the match is said.
-        let mut query = match from {
-            Some(from) => {
-                format!("limit={PAGE}&resourceVersion={from}&resourceVersionMatch=NotOlderThan")
-            }
-            None => format!("limit={PAGE}"),
-        };
-        let mut store = Store::default();
-        loop {
-            let body = fetch(connection, shard, &requests::list_path(gvr, &query)).await?;
-            let page = ListHead::parse(&body).map_err(ReflectorError::BadBytes)?;
-            for item in page.items.iter().flatten() {
-                let item = item.get().as_bytes();
-                let head = ObjectHead::parse(item).map_err(ReflectorError::BadBytes)?;
-                let element = Element::new(&head.metadata, envelope.item_from_list(item)?);
-                store.stage(element.ok_or(ReflectorError::NoResourceVersion)?);
-            }
-            if store.len() as u64 > self.settings.max_objects_per_kind {
-                return Err(ReflectorError::Refused(Refusal::TooManyObjects));
-            }
-            if page.metadata.continue_token.is_empty() {
-                let at = ResourceVersion::parse(&page.metadata.resource_version);
-                store.complete(at.ok_or(ReflectorError::NoResourceVersion)?);
-                return Ok(store);
-            }
-            query = format!("limit={PAGE}&continue={}", page.metadata.continue_token);
-        }
-    }
-
-    /// A complete list takes the place of what was held.
-    fn swap(&mut self, connection: &Connection, store: Store) -> Result<(), ReflectorError> {
-        if store.resource_version() < self.store.resource_version() {
-            connection.epoch_ended();
-            return Err(ReflectorError::WentBack);
-        }
-        let snapshot = store.snapshot(self.envelope()?);
-        tracing::info!(
-            rv = %store.resource_version(), objects = store.len(), "informer synced"
-        );
-        self.store = store;
-        // Readers get the new state before the floor forgets what is gone.
-        self.informer.publish(
-            connection.generation,
-            self.kind.namespaced,
-            Arc::clone(&snapshot),
-        );
-        self.informer.floor().replaced(self.epoch, &snapshot);
-        self.backoff.reset();
-        Ok(())
-    }
-
     /// Makes sure that the server is the one it was, before a watch goes on where it stood. `early`: the watch ended
     /// before its time, so the server may be another process.
     async fn resume(
@@ -396,7 +259,8 @@ impl Reflector {
             &format!("watch=1&{options}&timeoutSeconds={seconds}"),
         );
         let body = requests::open(connection, shard, &path).await?;
-        Ok(Stream::new(body, Duration::from_secs(seconds)))
+        let lasts = Duration::from_secs(seconds);
+        Ok(Stream::new(body, lasts, self.envelope()?, &self.informer))
     }
 
     /// Takes the events of an open watch until it ends.
@@ -410,8 +274,7 @@ impl Reflector {
         self.informer.watching_on(Arc::clone(shard));
         let ends = stream.ends_by();
         loop {
-            let batch =
-                tokio::time::timeout_at(ends + WATCH_OVERDUE, self.next_batch(&mut stream)).await;
+            let batch = tokio::time::timeout_at(ends + WATCH_OVERDUE, stream.next_batch()).await;
             let batch = batch.map_err(|_| ReflectorError::Overdue)??;
             let Some(batch) = batch else {
                 // Servers end a watch at its time; a second before may still be the server's clock.
@@ -425,31 +288,6 @@ impl Reflector {
             self.backoff.reset();
             if self.store.len() as u64 > self.settings.max_objects_per_kind {
                 return Err(ReflectorError::Refused(Refusal::TooManyObjects));
-            }
-        }
-    }
-
-    /// The next events, all that arrived together; `None` at a clean end.
-    async fn next_batch(
-        &self,
-        stream: &mut Stream,
-    ) -> Result<Option<Vec<WatchEvent>>, ReflectorError> {
-        let envelope = self.envelope()?;
-        let mut batch = Vec::new();
-        loop {
-            while let Some(line) = stream.framer.next_line()? {
-                batch.push(protocol::event(envelope, &line)?);
-            }
-            if !batch.is_empty() {
-                return Ok(Some(batch));
-            }
-            match stream.next_chunk().await? {
-                Some(chunk) => {
-                    self.informer.hear();
-                    stream.framer.push(&chunk);
-                }
-                None if stream.framer.has_partial_line() => return Err(ReflectorError::Truncated),
-                None => return Ok(None),
             }
         }
     }
@@ -489,41 +327,5 @@ impl Reflector {
             .envelope
             .as_ref()
             .ok_or(ReflectorError::NotLearned)
-    }
-}
-
-/// The lines of an open watch.
-struct Stream {
-    body: Incoming,
-    framer: crate::frame::LineFramer,
-    ends: tokio::time::Instant,
-}
-
-impl Stream {
-    fn new(body: Incoming, lasts: Duration) -> Self {
-        Self {
-            body,
-            framer: crate::frame::LineFramer::new(crate::frame::FRAME_LIMIT),
-            ends: tokio::time::Instant::now() + lasts,
-        }
-    }
-
-    /// When the server was asked to end it.
-    fn ends_by(&self) -> tokio::time::Instant {
-        self.ends
-    }
-
-    async fn next_chunk(&mut self) -> Result<Option<Bytes>, ReflectorError> {
-        loop {
-            match self.body.frame().await {
-                None => return Ok(None),
-                Some(Err(error)) => return Err(ReflectorError::Broken(error)),
-                Some(Ok(frame)) => {
-                    if let Ok(data) = frame.into_data() {
-                        return Ok(Some(data));
-                    }
-                }
-            }
-        }
     }
 }

@@ -117,11 +117,6 @@ impl Proxy {
         Ok(proxy)
     }
 
-    /// Its process id.
-    pub fn pid(&self) -> u32 {
-        self.process.id()
-    }
-
     /// The URL of the proxy itself.
     pub fn url(&self) -> &str {
         &self.url

@@ -3,22 +3,8 @@
 //! It is for what real control planes are too heavy or too healthy for: hundreds of clusters, faults at will, a demo
 //! that needs nothing but Rust. Where it answers, it answers as kube-apiserver 1.36 does, to the byte where that is
 //! cheap: key order, resourceVersions, continue tokens, watch events, bookmarks, the words of errors. It has no
-//! schemas, no controllers (but for deleted namespaces), no protobuf, no server-side apply, and everyone may do
-//! everything.
-//!
-//! ```no_run
-//! # async fn example() -> anyhow::Result<()> {
-//! use fleetcache_e2e::sim::{Fault, SimCluster, SimConfig};
-//!
-//! let cluster = SimCluster::start(SimConfig::new("a")).await?;
-//! let configmap = serde_json::json!({"metadata": {"namespace": "default", "name": "hello"}});
-//! cluster.store().create("configmaps", configmap)?;
-//! std::fs::write("kubeconfig", cluster.kubeconfig())?;
-//! cluster.fault(Fault::Refuse);
-//! cluster.heal()?;
-//! # Ok(())
-//! # }
-//! ```
+//! schemas, no controllers (but for deleted namespaces), no protobuf answers, no server-side apply, and everyone may
+//! do everything.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -32,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::fault::Door;
+use crate::kubeconfig::{Context, Credential};
 
 mod body;
 mod continue_token;
@@ -46,10 +33,12 @@ mod list;
 mod object;
 mod options;
 mod patch;
+mod protobuf;
 mod query;
 mod representation;
 mod resource;
 mod reviews;
+mod scale;
 mod selector;
 mod server;
 mod service;
@@ -199,6 +188,21 @@ impl SimCluster {
             .first()
             .cloned()
             .unwrap_or_default()
+    }
+
+    /// How to reach it.
+    pub fn context(&self) -> Context {
+        self.context_via(self.address())
+    }
+
+    /// How to reach it through another address, such as a relay's on the same host.
+    pub fn context_via(&self, address: SocketAddr) -> Context {
+        Context {
+            name: self.name.clone(),
+            server: format!("https://{address}"),
+            ca_pem: self.ca_pem.clone(),
+            credential: Credential::Token(self.token()),
+        }
     }
 
     /// A kubeconfig for it, with one context of its name.

@@ -5,7 +5,8 @@ use fleetcache_cache::informers::{Lookup, Refusal};
 use http::HeaderMap;
 use http::header::{ACCEPT, CACHE_CONTROL, UPGRADE, USER_AGENT};
 
-use crate::request_info::{RequestInfo, ResourcePath, Verb, query_pairs};
+use crate::query::query_pairs;
+use crate::request_info::{RequestInfo, ResourcePath, Verb};
 
 /// A read that may be answered from memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

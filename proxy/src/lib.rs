@@ -19,6 +19,7 @@ pub mod location;
 pub mod metrics;
 pub mod observe;
 pub mod protobuf;
+pub mod query;
 pub mod request_info;
 pub mod serving_kubeconfig;
 pub mod state_dir;

@@ -15,7 +15,8 @@ use hyper::body::{Frame, SizeHint};
 
 use crate::answer::{self, Answer, Deletion};
 use crate::body::{Body, BoxError};
-use crate::request_info::{RequestInfo, ResourcePath, Verb, query_pairs};
+use crate::query::query_pairs;
+use crate::request_info::{RequestInfo, ResourcePath, Verb};
 
 /// An answer that is longer is not read; its object is larger than a server takes.
 const READ_BYTES: usize = 16 << 20;

@@ -73,6 +73,7 @@ pub(super) struct Health {
     /// Without any answer.
     unanswered: u32,
     rejected: bool,
+    degraded: bool,
 }
 
 impl Health {
@@ -82,12 +83,18 @@ impl Health {
             failures: 0,
             unanswered: 0,
             rejected: false,
+            degraded: false,
         }
     }
 
     /// Reachable, but 5xx to the threshold.
     pub(super) fn is_degraded(&self) -> bool {
-        self.failures >= self.threshold
+        self.degraded
+    }
+
+    /// Pings went unanswered for longer than a probe takes. One more failure is enough.
+    pub(super) fn silent(&mut self) {
+        self.unanswered = self.unanswered.max(self.threshold - 1);
     }
 
     pub(super) fn record(&mut self, probe: &Probe) -> Next {
@@ -100,7 +107,8 @@ impl Health {
                 self.failures = self.failures.saturating_add(1);
                 self.unanswered = 0;
                 self.rejected = false;
-                if self.is_degraded() {
+                self.degraded |= self.failures >= self.threshold;
+                if self.degraded {
                     Next::Interval
                 } else {
                     Next::After(AFTER_TIMEOUT)
@@ -160,8 +168,8 @@ mod tests {
             ("t", LATER, false),
             ("c", LATER, false),
             ("rr", SOON, false),
-            ("rrr", Disconnect, true),
-            ("ttt", Disconnect, true),
+            ("rrr", Disconnect, false),
+            ("ttt", Disconnect, false),
             // One short of the threshold, then an answer: counted anew.
             ("rr2", Interval, false),
             ("rr2rr", SOON, false),
@@ -173,16 +181,27 @@ mod tests {
             // Degraded, then gone: silence has its own count.
             ("555r", SOON, true),
             ("555rrr", Disconnect, true),
+            ("rr5", Interval, true),
             ("rr5r", SOON, true),
             ("u", ReloadCredential, false),
             ("uu", Disconnect, false),
             ("u2u", ReloadCredential, false),
             ("ur", SOON, false),
+            // Unanswered pings, then the probe that decides.
+            ("st", Disconnect, false),
+            ("sr", Disconnect, false),
+            ("s2", Interval, false),
+            ("s2t", LATER, false),
+            ("s5", LATER, false),
         ] {
             let mut health = Health::new(3);
             let mut next = None;
             for kind in row.chars() {
-                next = Some(health.record(&probe(kind)));
+                if kind == 's' {
+                    health.silent();
+                } else {
+                    next = Some(health.record(&probe(kind)));
+                }
             }
             assert_eq!(next, Some(last), "{row}");
             assert_eq!(health.is_degraded(), degraded, "{row}");

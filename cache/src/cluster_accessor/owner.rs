@@ -1,6 +1,7 @@
 //! The one task that connects, probes and disconnects a cluster.
 
 use std::future::pending;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use futures_util::future::{BoxFuture, OptionFuture};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, info, warn};
+use tracing::{debug, error, info, warn};
 
 use super::NotConnectedReason;
 use super::attempt::{self, Failure};
@@ -119,8 +120,25 @@ impl Owner {
         debug!(cluster = self.config.name, "removed");
     }
 
+    /// Never ends. A panic is a bug, but not one that may leave the cluster without an owner until the next start.
     async fn live(&mut self) {
         let mut state = State::Pending;
+        loop {
+            let steps = AssertUnwindSafe(self.steps(state)).catch_unwind();
+            if steps.await.is_err() {
+                error!(cluster = self.config.name, "the owner panicked");
+            }
+            let until = Instant::now() + self.backoff.next_pause();
+            let trouble = Trouble::new(
+                NotConnectedReason::ClusterNotConnected,
+                "internal error; the connection is made anew",
+            );
+            self.publish_disconnected(trouble, Some(until));
+            state = State::Disconnected(until);
+        }
+    }
+
+    async fn steps(&mut self, mut state: State) {
         loop {
             state = match state {
                 State::Pending => self.pending().await,
@@ -210,6 +228,13 @@ impl Owner {
                 raised = connection.signals().raised() => {
                     if raised.epoch_ended() {
                         return self.epoch_ended(opened);
+                    }
+                    if raised.silent() {
+                        // A probe in flight may hang on the old connections too.
+                        health.silent();
+                        self.dial_anew(connection);
+                        probing = None;
+                        probe_at = Instant::now();
                     }
                     if raised.suspect() || raised.credential_rejected() {
                         probe_at = probe_at.min(last_probe + MIN_PROBE_GAP);

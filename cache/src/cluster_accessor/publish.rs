@@ -96,11 +96,7 @@ impl Owner {
             Probe::ServerError(_) => health.is_degraded(),
         };
         if dial_anew {
-            // The next probe, and every request, dials anew: the old connections may lead to an instance that is gone
-            // while the address is fine.
-            if let Err(error) = connection.redial(false) {
-                warn!(cluster = self.config.name, error, "cannot dial anew");
-            }
+            self.dial_anew(connection);
         }
         let state = if health.is_degraded() {
             ConnectionState::Degraded
@@ -126,6 +122,14 @@ impl Owner {
                     info!(cluster = self.config.name, "recovered");
                 }
             }
+        }
+    }
+
+    /// The next probe, and every request, dials: the old connections may lead to an instance that is gone while the
+    /// address is fine.
+    pub(super) fn dial_anew(&self, connection: &Connection) {
+        if let Err(error) = connection.redial(false) {
+            warn!(cluster = self.config.name, error, "cannot dial anew");
         }
     }
 
@@ -162,15 +166,25 @@ impl Owner {
             );
             return;
         }
-        info!(
-            cluster = self.config.name,
-            reason = trouble.reason.as_str(),
-            message = trouble.message,
-            error,
-            elapsed = elapsed.map(tracing::field::debug),
-            retry_in = ?pause,
-            "disconnected"
-        );
+        match elapsed {
+            Some(elapsed) => info!(
+                cluster = self.config.name,
+                reason = trouble.reason.as_str(),
+                why = trouble.message,
+                error,
+                ?elapsed,
+                retry_in = ?pause,
+                "connect failed"
+            ),
+            None => info!(
+                cluster = self.config.name,
+                reason = trouble.reason.as_str(),
+                why = trouble.message,
+                error,
+                retry_in = ?pause,
+                "disconnected"
+            ),
+        }
         self.logged = Some(trouble.clone());
     }
 }

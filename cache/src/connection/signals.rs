@@ -7,6 +7,7 @@ use tokio::sync::Notify;
 const SUSPECT: u8 = 1;
 const CREDENTIAL_REJECTED: u8 = 2;
 const EPOCH_ENDED: u8 = 4;
+const SILENT: u8 = 8;
 
 /// The owner's mailbox: levels, not messages. A thousand refused requests are one question for a probe, nothing that is
 /// told gets lost, and telling never waits.
@@ -25,6 +26,10 @@ impl Raised {
         self.0 & SUSPECT != 0
     }
 
+    pub(crate) fn silent(self) -> bool {
+        self.0 & SILENT != 0
+    }
+
     pub(crate) fn credential_rejected(self) -> bool {
         self.0 & CREDENTIAL_REJECTED != 0
     }
@@ -37,6 +42,11 @@ impl Raised {
 impl Signals {
     pub(crate) fn suspect(&self) {
         self.raise(SUSPECT);
+    }
+
+    /// Pings went unanswered: more than a suspicion.
+    pub(crate) fn silent(&self) {
+        self.raise(SILENT);
     }
 
     pub(crate) fn credential_rejected(&self) {

@@ -194,9 +194,11 @@ impl Shard {
             .map_err(|error| UpstreamError::from_dial(error.into()))?;
         let signals = Arc::clone(&self.signals);
         hyper::rt::Executor::execute(&TokioExecutor::new(), async move {
-            // An error here is a broken connection, noticed even while no informer has anything to send.
-            if connection.await.is_err() {
-                signals.suspect();
+            // A connection that ends is noticed even while no informer has anything to send. A server that goes away in
+            // good order ends it without an error.
+            match connection.await {
+                Err(error) if error.is_timeout() => signals.silent(),
+                Ok(()) | Err(_) => signals.suspect(),
             }
         });
         Ok(ShardClient::Http2(sender))

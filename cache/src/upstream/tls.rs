@@ -3,11 +3,17 @@
 use std::sync::Arc;
 
 use hyper_rustls::ConfigBuilderExt;
+use parking_lot::Mutex;
+use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::{
+    ClientConfig, ConfigBuilder, DigitallySignedStruct, RootCertStore, SignatureScheme,
+    WantsVerifier,
+};
 
 use super::BoxError;
 use crate::cluster_config::EndpointConfig;
@@ -29,28 +35,48 @@ pub(crate) fn client_config(
     alpn: &[&[u8]],
 ) -> Result<Arc<ClientConfig>, BoxError> {
     let provider = Arc::new(aws_lc_rs::default_provider());
-    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
-        .with_safe_default_protocol_versions()?;
-    let builder = if endpoint.insecure_skip_tls_verify {
-        builder
+    let mut config = if endpoint.insecure_skip_tls_verify {
+        builder(&provider)?
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
+            .with_custom_certificate_verifier(Arc::new(AnyCertificate(Arc::clone(&provider))))
+            .with_no_client_auth()
     } else if let Some(bundle) = &endpoint.certificate_authority {
-        builder.with_root_certificates(roots(bundle)?)
+        builder(&provider)?
+            .with_root_certificates(roots(bundle)?)
+            .with_no_client_auth()
     } else {
-        builder.try_with_platform_verifier()?
+        with_system_roots(&provider)?
     };
-    let mut config = match identity {
-        Some(identity) => {
-            let (chain, key) = identity.parse()?;
-            builder.with_client_auth_cert(chain, key).map_err(|error| {
-                format!("the client certificate and its key do not fit: {error}")
-            })?
-        }
-        None => builder.with_no_client_auth(),
-    };
+    if let Some(identity) = identity {
+        let (chain, key) = identity.parse()?;
+        let pair = CertifiedKey::from_der(chain, key, &provider)
+            .map_err(|error| format!("the client certificate and its key do not fit: {error}"))?;
+        config.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(pair));
+    }
     config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
     Ok(Arc::new(config))
+}
+
+fn builder(
+    provider: &Arc<CryptoProvider>,
+) -> Result<ConfigBuilder<ClientConfig, WantsVerifier>, rustls::Error> {
+    ClientConfig::builder_with_provider(Arc::clone(provider)).with_safe_default_protocol_versions()
+}
+
+/// The system's CAs are read once for the process, as in Go: they are many, and reading them blocks.
+fn with_system_roots(provider: &Arc<CryptoProvider>) -> Result<ClientConfig, BoxError> {
+    static SHARED: Mutex<Option<ClientConfig>> = Mutex::new(None);
+    let mut shared = SHARED.lock();
+    let mut config = match &*shared {
+        Some(config) => config.clone(),
+        None => {
+            let verifier = builder(provider)?.try_with_platform_verifier()?;
+            shared.insert(verifier.with_no_client_auth()).clone()
+        }
+    };
+    // Only the verifier is shared, not the sessions.
+    config.resumption = Resumption::default();
+    Ok(config)
 }
 
 fn roots(bundle: &[u8]) -> Result<RootCertStore, BoxError> {

@@ -2,6 +2,7 @@
 //!
 //! Rounds of both alternate, the CPU of each server process is read from /proc before and after a round, and the medians
 //! are printed with their ratio. Numbers depend on the machine; the ratio much less.
+#![allow(clippy::print_stdout, reason = "the table is what it is run for")]
 
 use std::collections::BTreeMap;
 
@@ -59,7 +60,7 @@ async fn main() -> anyhow::Result<()> {
         .context("kube-apiserver runs")?;
     let servers = [
         ("kube-apiserver", apiserver, &direct),
-        ("fleetcache", proxy.pid(), &proxied),
+        ("fleetcache", proxy.id(), &proxied),
     ];
     println!("pods: {}", args.pods);
     let one_namespace = "/api/v1/namespaces/bench-0/pods";
@@ -95,7 +96,7 @@ async fn main() -> anyhow::Result<()> {
     }
     println!(
         "fleetcache resident: {} MiB",
-        resident_bytes(proxy.pid())? >> 20
+        resident_bytes(proxy.id())? >> 20
     );
     println!(
         "kube-apiserver resident: {} MiB",

@@ -9,7 +9,7 @@ use super::resource::{RESOURCES, Resource};
 pub(super) const AGGREGATED: &str =
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// What can be done with an object, and with its status.
+/// What can be done with an object, and with its subresources.
 const VERBS: [&str; 8] = [
     "create",
     "delete",
@@ -20,7 +20,7 @@ const VERBS: [&str; 8] = [
     "update",
     "watch",
 ];
-const STATUS_VERBS: [&str; 3] = ["get", "patch", "update"];
+const SUBRESOURCE_VERBS: [&str; 3] = ["get", "patch", "update"];
 
 /// The plural, the singular and the kind of a request that is answered without storing anything.
 type Review = (&'static str, &'static str, &'static str);
@@ -118,10 +118,16 @@ fn resource_list(group: &str, group_version: &str) -> Option<Value> {
             entry["shortNames"] = json!(resource.short_names);
         }
         resources.push(entry);
+        if resource.scale {
+            resources.push(json!({
+                "name": format!("{}/scale", resource.plural), "singularName": "", "namespaced": resource.namespaced,
+                "group": "autoscaling", "version": "v1", "kind": "Scale", "verbs": SUBRESOURCE_VERBS,
+            }));
+        }
         if resource.status {
             resources.push(json!({
                 "name": format!("{}/status", resource.plural), "singularName": "",
-                "namespaced": resource.namespaced, "kind": resource.kind, "verbs": STATUS_VERBS,
+                "namespaced": resource.namespaced, "kind": resource.kind, "verbs": SUBRESOURCE_VERBS,
             }));
         }
     }
@@ -156,9 +162,21 @@ fn aggregated_group(group: &str) -> Value {
         if !resource.short_names.is_empty() {
             entry["shortNames"] = json!(resource.short_names);
         }
+        let mut subresources = Vec::new();
+        if resource.scale {
+            let kind = json!({"group": "autoscaling", "version": "v1", "kind": "Scale"});
+            subresources.push(
+                json!({"subresource": "scale", "responseKind": kind, "verbs": SUBRESOURCE_VERBS}),
+            );
+        }
         if resource.status {
-            let status = json!({"subresource": "status", "responseKind": kind(resource.kind), "verbs": STATUS_VERBS});
-            entry["subresources"] = json!([status]);
+            let kind = kind(resource.kind);
+            subresources.push(
+                json!({"subresource": "status", "responseKind": kind, "verbs": SUBRESOURCE_VERBS}),
+            );
+        }
+        if !subresources.is_empty() {
+            entry["subresources"] = subresources.into();
         }
         resources.push(entry);
     }

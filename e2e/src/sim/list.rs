@@ -16,6 +16,7 @@ use super::options::{ListOptions, ReadAt, version_or_unexpected};
 use super::query::Query;
 use super::representation::Representation;
 use super::resource::Resource;
+use super::scale;
 use super::status::Status;
 use super::store::{Page, PageRequest, Store};
 use super::table;
@@ -43,7 +44,10 @@ pub(super) async fn get(
         .store
         .get(path.resource.plural, &path.namespace, &path.name);
     let object = object.ok_or_else(|| Status::not_found(path.resource, &path.name))?;
-    let mut bytes = representation.encode(path.resource, &object, true);
+    let mut bytes = match path.subresource.as_str() {
+        "scale" => scale::encode(&object),
+        _ => representation.encode(path.resource, &object, true),
+    };
     bytes.push(b'\n');
     Ok(body::json(bytes))
 }

@@ -21,6 +21,8 @@ pub(super) struct Resource {
     pub(super) custom: bool,
     /// Whether `…/status` exists, and the main path therefore leaves `status` alone.
     pub(super) status: bool,
+    /// Whether `…/scale` exists.
+    pub(super) scale: bool,
     /// Whether `metadata.generation` counts changes of the spec.
     pub(super) generation: bool,
     /// The apiserver keeps no watch cache for events: their "too large" answer has no `Retry-After`.
@@ -61,6 +63,7 @@ const PLAIN: Resource = Resource {
     namespaced: true,
     custom: false,
     status: false,
+    scale: false,
     generation: false,
     watch_cache: true,
     deletion: Deletion::Status,
@@ -165,6 +168,7 @@ pub(super) static RESOURCES: [Resource; 9] = [
         kind: "Deployment",
         short_names: &["deploy"],
         status: true,
+        scale: true,
         generation: true,
         empty: EMPTY_DEPLOYMENT,
         ..PLAIN

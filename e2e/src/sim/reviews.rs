@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::json;
+use super::protobuf;
 use super::status::Status;
 
 /// Answers the POST of a review, if `path` is one.
@@ -13,7 +14,10 @@ pub(super) fn answer(path: &str, user: &str, body: &[u8]) -> Option<Result<Vec<u
         "/apis/authorization.k8s.io/v1/subjectaccessreviews" => "SubjectAccessReview",
         _ => return None,
     };
-    let review = serde_json::from_slice::<Map<String, Value>>(body);
+    let review = match protobuf::decode(kind, body) {
+        Some(review) => Ok(review),
+        None => serde_json::from_slice::<Value>(body),
+    };
     let invalid =
         |error| Status::bad_request(format!("the object provided is unrecognized: {error}"));
     Some(review.map_err(invalid).map(|review| {
@@ -29,10 +33,7 @@ pub(super) fn answer(path: &str, user: &str, body: &[u8]) -> Option<Result<Vec<u
                 json!({"userInfo": {"username": user, "groups": groups}}),
             );
         } else {
-            answer.insert(
-                "spec".to_owned(),
-                review.get("spec").cloned().unwrap_or_default(),
-            );
+            answer.insert("spec".to_owned(), review["spec"].clone());
             answer.insert("status".to_owned(), json!({"allowed": true}));
         }
         json::encode_built_in(&answer)

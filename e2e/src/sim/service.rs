@@ -216,11 +216,12 @@ fn discovered(path: &str, accept: &str, answer: Vec<u8>) -> Response<Body> {
     response
 }
 
-/// `status` of what has one; nothing else is served.
+/// `status` and `scale` of what has one; nothing else is served.
 fn check_subresource(path: &ResourcePath) -> Result<(), Status> {
     match path.subresource.as_str() {
         "" => Ok(()),
         "status" if path.resource.status => Ok(()),
+        "scale" if path.resource.scale => Ok(()),
         _ => Err(Status::no_such_resource()),
     }
 }

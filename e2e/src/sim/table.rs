@@ -59,7 +59,6 @@ fn columns(resource: &Resource) -> &'static [Column] {
             ("Message", "string", 0),
             ("Name", "string", 1),
         ],
-        // The age of a custom resource is a date, which kubectl turns into an age itself.
         _ => &[NAME, ("Age", "date", 0)],
     }
 }
@@ -148,7 +147,7 @@ fn cells(resource: &Resource, object: &Value) -> Vec<Value> {
                 name,
             ]
         }
-        _ => vec![name, json!(text("/metadata/creationTimestamp"))],
+        _ => vec![name, age],
     }
 }
 

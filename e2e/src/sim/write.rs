@@ -14,8 +14,10 @@ use super::list;
 use super::object::as_map;
 use super::options::ListOptions;
 use super::patch;
+use super::protobuf;
 use super::query::Query;
 use super::resource::{Deletion, Resource};
+use super::scale;
 use super::status::Status;
 use super::store::{Store, Written};
 use super::target::ResourcePath;
@@ -103,20 +105,29 @@ impl Write<'_> {
             name,
             subresource,
         } = self.path;
-        let part = if subresource == "status" {
-            Part::Status
-        } else {
-            Part::Main
-        };
         let written =
             service
                 .store
                 .write(resource, namespace, name, self.dry_run(), |current| {
                     let current = current.ok_or_else(|| Status::not_found(resource, name))?;
-                    lifecycle::update(resource, current, change(current.value())?, part)
+                    let object = current.value();
+                    let (object, part) = match subresource.as_str() {
+                        "status" => (change(object)?, Part::Status),
+                        "scale" => {
+                            let wanted = change(scale::of(&object))?;
+                            (scale::apply(object, &wanted), Part::Main)
+                        }
+                        _ => (change(object)?, Part::Main),
+                    };
+                    lifecycle::update(resource, current, object, part)
                 })?;
         if written.removed && !self.dry_run() {
             finish_namespace(&service.store, namespace);
+        }
+        if subresource == "scale" {
+            return Ok(body::json(
+                [scale::encode(&written.object), b"\n".to_vec()].concat(),
+            ));
         }
         Ok(shown(200, &written))
     }
@@ -199,10 +210,12 @@ impl Write<'_> {
     }
 
     fn object(&self) -> Result<Value, Status> {
-        if !matches!(self.content_type, "" | "application/json") {
-            return Err(Status::unsupported_body());
+        match self.content_type {
+            "" | "application/json" => parse(self.path.resource, &self.body),
+            protobuf::MEDIA_TYPE => protobuf::decode(self.path.resource.kind, &self.body)
+                .ok_or_else(Status::unsupported_body),
+            _ => Err(Status::unsupported_body()),
         }
-        parse(self.path.resource, &self.body)
     }
 
     fn check_name(&self, object: &Value) -> Result<(), Status> {

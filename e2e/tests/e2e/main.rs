@@ -18,4 +18,5 @@ mod never_the_past;
 mod outage;
 mod pair;
 mod reads;
+mod reflector;
 mod transcript;

@@ -1,6 +1,8 @@
 //! How clusters are reached.
 
 use http::{HeaderMap, HeaderValue, Method, Version};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use super::*;
@@ -59,6 +61,57 @@ async fn a_path_that_climbs_out_of_the_base_path_is_not_sent() {
     let error = get(&connection, "/../c2/api").await.unwrap_err();
     assert!(!error.sent());
     assert!(!server.seen.borrow().iter().any(|s| s.target.contains("c2")));
+}
+
+/// A plain server that connects, then answers every request with 101 and echoes.
+async fn echo_server() -> std::net::SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            tokio::spawn(async move {
+                loop {
+                    let mut head = Vec::new();
+                    while !head.ends_with(b"\r\n\r\n") {
+                        head.push(stream.read_u8().await.unwrap());
+                    }
+                    if head.starts_with(b"POST") {
+                        break;
+                    }
+                    let ok = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+                    stream.write_all(ok).await.unwrap();
+                }
+                let switch =
+                    b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n";
+                stream.write_all(switch).await.unwrap();
+                let (mut read, mut write) = stream.split();
+                let _ = tokio::io::copy(&mut read, &mut write).await;
+            });
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn upgrades_work_and_outlive_the_connection() {
+    let address = echo_server().await;
+    let running = Running::start(config(&format!("http://{address}")));
+    let connection = running.connected().await;
+    let mut headers = HeaderMap::new();
+    headers.insert("connection", HeaderValue::from_static("upgrade"));
+    headers.insert("upgrade", HeaderValue::from_static("echo"));
+    let request = connection.request(Method::POST, "/exec", headers, empty_body());
+    let mut answer = connection.send_live(request).await.unwrap();
+    assert_eq!(answer.status(), 101);
+    let upgraded = within(hyper::upgrade::on(&mut answer)).await.unwrap();
+    running.accessor.remove();
+    within(connection.closed().cancelled()).await;
+    let mut tunnel = TokioIo::new(upgraded);
+    tunnel.write_all(b"hello").await.unwrap();
+    let mut echo = [0; 5];
+    within(tunnel.read_exact(&mut echo)).await.unwrap();
+    assert_eq!(&echo, b"hello");
 }
 
 #[tokio::test]

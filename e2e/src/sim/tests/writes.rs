@@ -223,6 +223,36 @@ async fn status_is_a_path_of_its_own() {
 }
 
 #[tokio::test]
+async fn a_deployment_is_scaled() {
+    let cluster = cluster().await;
+    let client = Client::new(&cluster);
+    let deployments = "/apis/apps/v1/namespaces/default/deployments";
+    client
+        .write(
+            Method::POST,
+            deployments,
+            &json!({"metadata": {"name": "d"}}),
+        )
+        .await;
+    let scale = format!("{deployments}/d/scale");
+    assert_eq!(client.get(&scale).await.json()["spec"]["replicas"], 1);
+    let scaled = client
+        .write(Method::PATCH, &scale, &json!({"spec": {"replicas": 3}}))
+        .await
+        .json();
+    assert_eq!(
+        (&scaled["kind"], &scaled["spec"]["replicas"]),
+        (&json!("Scale"), &json!(3))
+    );
+    let deployment = client.get(&format!("{deployments}/d")).await.json();
+    assert_eq!(deployment["spec"]["replicas"], 3);
+    assert_eq!(
+        deployment["metadata"]["resourceVersion"],
+        scaled["metadata"]["resourceVersion"]
+    );
+}
+
+#[tokio::test]
 async fn a_dry_run_leaves_no_trace() {
     let cluster = cluster().await;
     let client = Client::new(&cluster);

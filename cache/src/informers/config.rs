@@ -1,0 +1,70 @@
+//! What the configuration says about informers.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use crate::gvr::Gvr;
+
+/// Whether a kind is kept in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CachePolicy {
+    /// From its first LIST, or the third GET in a minute.
+    OnDemand,
+    /// From the connect on.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// What the configuration says about informers, for all clusters.
+#[derive(Clone, Debug)]
+pub struct InformersConfig {
+    /// An informer that nobody reads for so long stops.
+    pub idle_timeout: Duration,
+    /// A kind with more objects stays live.
+    pub max_objects_per_kind: u64,
+    /// Bytes of objects that all clusters together may hold.
+    pub memory_limit: u64,
+    /// Kinds with a policy of their own, by group and resource.
+    pub resources: HashMap<(String, String), CachePolicy>,
+}
+
+impl Default for InformersConfig {
+    fn default() -> Self {
+        let never = [
+            ("", "secrets"),
+            ("", "events"),
+            ("events.k8s.io", "events"),
+            ("coordination.k8s.io", "leases"),
+        ];
+        Self {
+            idle_timeout: Duration::from_secs(30 * 60),
+            max_objects_per_kind: 100_000,
+            memory_limit: u64::MAX,
+            resources: never
+                .into_iter()
+                .map(|(group, resource)| {
+                    ((group.to_owned(), resource.to_owned()), CachePolicy::Never)
+                })
+                .collect(),
+        }
+    }
+}
+
+impl InformersConfig {
+    pub(super) fn policy(&self, gvr: &Gvr) -> CachePolicy {
+        let key = (gvr.group.to_string(), gvr.resource.to_string());
+        self.resources
+            .get(&key)
+            .copied()
+            .unwrap_or(CachePolicy::OnDemand)
+    }
+
+    pub(super) fn always(&self) -> impl Iterator<Item = &(String, String)> {
+        let always = self
+            .resources
+            .iter()
+            .filter(|(_, policy)| **policy == CachePolicy::Always);
+        always.map(|(kind, _)| kind)
+    }
+}

@@ -1,0 +1,151 @@
+//! Lists: by stream where the server offers it, else by pages; and the swap of what was held for what was listed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::protocol::WatchEvent;
+use super::requests::{self, fetch};
+use super::stream::Stream;
+use super::{Reflector, ReflectorError, State};
+use crate::connection::{Connection, InformerShard};
+use crate::informers::Refusal;
+use crate::object::{ListHead, ObjectHead};
+use crate::resource_version::ResourceVersion;
+use crate::store::{Element, Event, Store};
+
+/// A streaming list that sends nothing for this long does not stream, or will not end: an older server ignores
+/// `sendInitialEvents`.
+const STREAMING_LIST_SILENCE: Duration = Duration::from_secs(10);
+
+/// Objects of a page where lists are paged.
+const PAGE: usize = 500;
+
+impl Reflector {
+    /// Fills a new store and swaps it in. `from` is the version that the list may not be older than; a list without one
+    /// is a consistent one.
+    pub(super) async fn list(
+        &mut self,
+        connection: &Arc<Connection>,
+        shard: &Arc<InformerShard>,
+        from: Option<ResourceVersion>,
+    ) -> Result<State, ReflectorError> {
+        if self.settings.pages_lists() {
+            let store = self.list_pages(connection, shard, from).await?;
+            self.swap(connection, store)?;
+            return Ok(State::Watch);
+        }
+        let mut stream = match self.open_streaming_list(connection, shard, from).await {
+            Err(error) if error.is_refused_option() => {
+                self.settings.page_lists();
+                return Ok(State::List { from });
+            }
+            stream => stream?,
+        };
+        let mut store = Store::default();
+        loop {
+            let batch = tokio::time::timeout(STREAMING_LIST_SILENCE, stream.next_batch()).await;
+            let Ok(batch) = batch else {
+                // Silent before the end: perhaps an older server, perhaps a dead one. Pages work on the first and
+                // fail on the second, so this is not remembered.
+                let store = self.list_pages(connection, shard, from).await?;
+                self.swap(connection, store)?;
+                return Ok(State::Watch);
+            };
+            let batch = batch?.ok_or(ReflectorError::Ended)?;
+            let mut events = batch.into_iter();
+            for event in events.by_ref() {
+                match event {
+                    WatchEvent::Change(Event::Applied(element)) => store.stage(element),
+                    WatchEvent::Change(Event::Deleted { key, .. }) => store.unstage(&key),
+                    WatchEvent::Change(Event::Bookmark(_)) => {
+                        self.settings.page_lists();
+                        return Ok(State::List { from });
+                    }
+                    WatchEvent::InitialEventsEnd(resource_version) => {
+                        store.complete(resource_version);
+                        self.swap(connection, store)?;
+                        let rest: Vec<WatchEvent> = events.collect();
+                        self.apply(connection, rest)?;
+                        return self.follow(connection, shard, stream).await;
+                    }
+                }
+            }
+            if store.len() as u64 > self.settings.max_objects_per_kind {
+                return Err(ReflectorError::Refused(Refusal::TooManyObjects));
+            }
+        }
+    }
+
+    async fn open_streaming_list(
+        &self,
+        connection: &Connection,
+        shard: &InformerShard,
+        from: Option<ResourceVersion>,
+    ) -> Result<Stream, ReflectorError> {
+        let from = from.map(|version| version.to_string()).unwrap_or_default();
+        let options = format!(
+            "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion={from}&allowWatchBookmarks=true"
+        );
+        self.open_watch(connection, shard, &options).await
+    }
+
+    /// Lists by pages, for servers without streaming lists.
+    async fn list_pages(
+        &self,
+        connection: &Connection,
+        shard: &InformerShard,
+        from: Option<ResourceVersion>,
+    ) -> Result<Store, ReflectorError> {
+        let gvr = &self.informer.gvr;
+        let envelope = self.envelope()?;
+        // A limit with a version alone means exactly that version, so the match is said.
+        let mut query = match from {
+            Some(from) => {
+                format!("limit={PAGE}&resourceVersion={from}&resourceVersionMatch=NotOlderThan")
+            }
+            None => format!("limit={PAGE}"),
+        };
+        let mut store = Store::default();
+        loop {
+            let body = fetch(connection, shard, &requests::list_path(gvr, &query)).await?;
+            let page = ListHead::parse(&body).map_err(ReflectorError::BadBytes)?;
+            for item in page.items.iter().flatten() {
+                let item = item.get().as_bytes();
+                let head = ObjectHead::parse(item).map_err(ReflectorError::BadBytes)?;
+                let element = Element::new(&head.metadata, envelope.item_from_list(item)?);
+                store.stage(element.ok_or(ReflectorError::NoResourceVersion)?);
+            }
+            if store.len() as u64 > self.settings.max_objects_per_kind {
+                return Err(ReflectorError::Refused(Refusal::TooManyObjects));
+            }
+            if page.metadata.continue_token.is_empty() {
+                let at = ResourceVersion::parse(&page.metadata.resource_version);
+                store.complete(at.ok_or(ReflectorError::NoResourceVersion)?);
+                return Ok(store);
+            }
+            query = format!("limit={PAGE}&continue={}", page.metadata.continue_token);
+        }
+    }
+
+    /// A complete list takes the place of what was held.
+    fn swap(&mut self, connection: &Connection, store: Store) -> Result<(), ReflectorError> {
+        if store.resource_version() < self.store.resource_version() {
+            connection.epoch_ended();
+            return Err(ReflectorError::WentBack);
+        }
+        let snapshot = store.snapshot(self.envelope()?);
+        tracing::info!(
+            rv = %store.resource_version(), objects = store.len(), "informer synced"
+        );
+        self.store = store;
+        // Readers get the new state before the floor forgets what is gone.
+        self.informer.publish(
+            connection.generation,
+            self.kind.namespaced,
+            Arc::clone(&snapshot),
+        );
+        self.informer.floor().replaced(self.epoch, &snapshot);
+        self.backoff.reset();
+        Ok(())
+    }
+}

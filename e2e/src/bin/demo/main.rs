@@ -1,0 +1,150 @@
+//! `cargo demo`: simulated clusters whose objects change, some of them down at times; the proxy in front; and kubectl
+//! lines to try. It needs nothing but Rust.
+
+use std::future::pending;
+use std::io::{Write as _, stdout};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::Parser;
+use fleetcache::app::App;
+use fleetcache::args::ServeArgs;
+use fleetcache::config::Config;
+use fleetcache::telemetry;
+use fleetcache_e2e::kubeconfig;
+use tempfile::TempDir;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+mod fleet;
+mod screen;
+
+use fleet::Fleet;
+use screen::Screen;
+
+/// Simulated clusters, the proxy in front of them, and kubectl lines to try.
+#[derive(Debug, Parser)]
+#[command(name = "demo")]
+struct Args {
+    /// How many clusters
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    clusters: usize,
+    /// How many objects in each
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    objects: usize,
+    /// How many of the clusters are down at a time
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    down: usize,
+    /// Address that the proxy serves on; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
+    listen: String,
+    /// End after this many seconds instead of at Ctrl-C
+    #[arg(long, value_name = "SECONDS")]
+    duration: Option<u64>,
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let args = Args::parse();
+    // The proxy logs every outage, which here are all on purpose.
+    telemetry::start(&|name| match (name, std::env::var_os(name)) {
+        ("FLEETCACHE_LOG", None) => Some("error".into()),
+        (_, value) => value,
+    })?;
+    // Before anything is started: a signal that comes early must not be lost.
+    let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
+    let mut signalled = async || {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    };
+    let demo = tokio::select! {
+        started = Demo::start(&args) => started?,
+        () = signalled() => return Ok(()),
+    };
+    let end = async {
+        match args.duration {
+            Some(seconds) => tokio::time::sleep(Duration::from_secs(seconds)).await,
+            None => pending().await,
+        }
+    };
+    tokio::select! {
+        failed = demo.run(args.down) => failed?,
+        () = signalled() => {}
+        () = end => {}
+    }
+    writeln!(stdout(), "\nending")?;
+    tokio::select! {
+        () = demo.stop() => {}
+        // Whoever asks twice does not want to wait.
+        () = signalled() => {}
+    }
+    Ok(())
+}
+
+/// Everything that runs. The directory goes with it.
+struct Demo {
+    fleet: Fleet,
+    proxy: App,
+    changes: TaskTracker,
+    stop: CancellationToken,
+    _dir: TempDir,
+}
+
+impl Demo {
+    async fn start(args: &Args) -> anyhow::Result<Self> {
+        let dir = tempfile::Builder::new()
+            .prefix("fleetcache-demo-")
+            .tempdir()?;
+        let fleet = Fleet::start(args.clusters, args.objects).await?;
+        let kubeconfig = dir.path().join("clusters.kubeconfig");
+        kubeconfig::write(&kubeconfig, &fleet.contexts())?;
+        let proxy = start_proxy(&kubeconfig, &args.listen, &dir.path().join("state")).await?;
+        let (changes, stop) = (TaskTracker::new(), CancellationToken::new());
+        fleet.change(&changes, &stop);
+        Ok(Self {
+            fleet,
+            proxy,
+            changes,
+            stop,
+            _dir: dir,
+        })
+    }
+
+    /// Lets clusters fail and shows it, until something goes wrong.
+    async fn run(&self, down: usize) -> anyhow::Result<()> {
+        let mut screen = Screen::new(&self.fleet, &self.proxy)?;
+        screen.introduce(down)?;
+        tokio::select! {
+            failed = self.fleet.fail(down) => failed,
+            failed = screen.follow() => failed,
+        }
+    }
+
+    async fn stop(self) {
+        self.stop.cancel();
+        self.changes.close();
+        self.changes.wait().await;
+        self.proxy.shutdown().await;
+        self.fleet.stop().await;
+    }
+}
+
+/// The proxy, in this process, as `fleetcache serve --kubeconfig …` sets it up.
+async fn start_proxy(kubeconfig: &Path, listen: &str, state_dir: &Path) -> anyhow::Result<App> {
+    let args = ServeArgs {
+        kubeconfig: vec![kubeconfig.to_owned()],
+        listen: Some(listen.to_owned()),
+        admin_listen: Some("127.0.0.1:0".to_owned()),
+        state_dir: Some(state_dir.to_owned()),
+        ..ServeArgs::default()
+    };
+    let mut config = Config::from_args(&args, &|_| None)?;
+    // Outages are short here: a cluster that is back shall show within moments.
+    config.connections.backoff_max = Duration::from_secs(2);
+    App::start(config).await
+}

@@ -1,0 +1,61 @@
+//! Queries and escapes, decoded as Go decodes them.
+
+use std::borrow::Cow;
+
+/// The pairs of a query, decoded.
+pub fn query_pairs(query: &str) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
+    query
+        .split('&')
+        .filter(|pair| !pair.is_empty())
+        .map(|pair| {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (form_decode(key), form_decode(value))
+        })
+}
+
+fn form_decode(text: &str) -> Cow<'_, str> {
+    if text.contains('+') {
+        return Cow::Owned(percent_decode(&text.replace('+', " ")).into_owned());
+    }
+    percent_decode(text)
+}
+
+/// Decodes escapes; a malformed one stays as it is, as does one that is not UTF-8.
+pub(crate) fn percent_decode(text: &str) -> Cow<'_, str> {
+    if !text.contains('%') {
+        return Cow::Borrowed(text);
+    }
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, tail)) = rest.split_first() {
+        let escaped = (byte == b'%')
+            .then(|| tail.get(..2))
+            .flatten()
+            .and_then(|hex| std::str::from_utf8(hex).ok())
+            .and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        bytes.push(escaped.unwrap_or(byte));
+        rest = if escaped.is_some() { &tail[2..] } else { tail };
+    }
+    String::from_utf8(bytes).map_or(Cow::Borrowed(text), Cow::Owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_are_decoded() {
+        let pairs: Vec<_> = query_pairs("a=1&b=x%3Dy+z&&c&d=%zz&e=%").collect();
+        let expected = [
+            ("a", "1"),
+            ("b", "x=y z"),
+            ("c", ""),
+            ("d", "%zz"),
+            ("e", "%"),
+        ];
+        assert_eq!(
+            pairs,
+            expected.map(|(key, value)| (Cow::from(key), Cow::from(value)))
+        );
+    }
+}
