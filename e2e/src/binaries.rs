@@ -65,7 +65,7 @@ impl Program {
         if let Some(path) = self.in_assets()? {
             return Ok(path);
         }
-        let dir = target_dir().join("controlplane");
+        let dir = target_dir()?.join("controlplane");
         fs::create_dir_all(&dir)?;
         let path = dir.join(self.name());
         // Test processes that start together take turns; the second one finds the work done.
@@ -170,7 +170,7 @@ fn build_fleetcache() -> anyhow::Result<PathBuf> {
         "-p",
         "fleetcache-e2e",
     ]);
-    command.arg("--target-dir").arg(target_dir());
+    command.arg("--target-dir").arg(target_dir()?);
     if profile_dir.ends_with("release") {
         command.arg("--release");
     }
@@ -215,12 +215,14 @@ fn module_dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("controlplane")
 }
 
-fn target_dir() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR")
-        .map_or_else(|| workspace_dir().join("target"), PathBuf::from)
+/// Cargo's target directory, wherever a flag, a variable or a file put it: this program is in it.
+fn target_dir() -> anyhow::Result<PathBuf> {
+    let profile_dir = profile_dir()?;
+    let target_dir = profile_dir.parent().context("not run by Cargo")?;
+    Ok(target_dir.to_owned())
 }
 
-/// `<target>/debug` or `<target>/release`: the running test is in its `deps`, another binary in the directory itself.
+/// `<target>/debug` or `<target>/release`: a test is in its `deps`, another binary in the directory itself.
 fn profile_dir() -> anyhow::Result<PathBuf> {
     let mut dir = std::env::current_exe()?;
     dir.pop();
