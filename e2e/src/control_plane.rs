@@ -120,6 +120,7 @@ impl ControlPlane {
         let dir = tempfile::Builder::new()
             .prefix("fleetcache-e2e-")
             .tempdir()?;
+        process::remove_at_exit(dir.path());
         let ports = Ports::choose()?;
         let pki = Pki::create(dir.path())?;
         let admin_token = random_name("admin");
@@ -356,11 +357,7 @@ async fn is_ready(client: &Client, controller_manager: bool, kubelet: bool) -> a
 /// restores what it changes outside of that.
 pub async fn control_plane() -> Shared {
     static SHARED: OnceCell<ControlPlane> = OnceCell::const_new();
-    let start = || async {
-        let control_plane = ControlPlane::start(Options::complete("shared")).await?;
-        process::remove_at_exit(control_plane.dir.path());
-        anyhow::Ok(control_plane)
-    };
+    let start = || ControlPlane::start(Options::complete("shared"));
     match SHARED.get_or_try_init(start).await {
         Ok(control_plane) => Shared(control_plane),
         Err(error) => panic!("{error:#}"),

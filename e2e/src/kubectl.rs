@@ -11,7 +11,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::process::{Child, ChildStdout, Command};
 
 use crate::binaries::Program;
-use crate::process::{Signal, signal_group};
+use crate::process::{Signal, remove_at_exit, signal_group};
 
 /// Longer than any command in the tests takes; a command that hangs ends here, with what it printed until then.
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -61,6 +61,7 @@ impl Kubectl {
         let home = tempfile::Builder::new()
             .prefix("fleetcache-kubectl-")
             .tempdir()?;
+        remove_at_exit(home.path());
         Ok(Self {
             program,
             kubeconfig: kubeconfig.to_owned(),

@@ -161,7 +161,8 @@ impl Drop for Process {
     }
 }
 
-/// Registers a directory to be removed when the test process ends, for one that a static keeps.
+/// Registers a directory to be removed when the test process ends, should nobody have removed it before: a static is never
+/// dropped, and a process can be killed.
 pub fn remove_at_exit(dir: &Path) {
     tell_watchdog("dir", &dir.display().to_string());
 }

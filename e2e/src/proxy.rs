@@ -15,7 +15,7 @@ use crate::client::Client;
 use crate::kubeconfig::{Context, Credential};
 use crate::kubectl::Kubectl;
 use crate::poll::{PATIENCE, wait_for};
-use crate::process::{Process, Signal};
+use crate::process::{self, Process, Signal};
 pub use metrics::Metrics;
 
 /// A proxy that is told to end gets this long before it is killed and the test fails.
@@ -58,6 +58,7 @@ impl Proxy {
         let dir = tempfile::Builder::new()
             .prefix("fleetcache-proxy-")
             .tempdir()?;
+        process::remove_at_exit(dir.path());
         let mut command = Command::new(binaries::fleetcache().await?);
         command
             .args([
