@@ -14,6 +14,7 @@ mod counts;
 mod epochs;
 mod fleet;
 mod kubectl;
+mod limits;
 mod never_the_past;
 mod outage;
 mod pair;

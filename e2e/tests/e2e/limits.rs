@@ -1,0 +1,121 @@
+//! Which kinds are kept, how long, and how much of them: what the configuration says about informers.
+
+use fleetcache_e2e::client::Client;
+use fleetcache_e2e::poll::{PATIENCE, wait_for};
+use fleetcache_e2e::proxy::{Options, Proxy};
+use fleetcache_e2e::sim::{SimCluster, SimConfig};
+use serde_json::json;
+
+use crate::pair::warm;
+
+/// A simulated cluster with 20 ConfigMaps behind a proxy with this configuration of `cache` and `resources`.
+async fn start(settings: &str) -> (SimCluster, Client, Proxy) {
+    let cluster = SimCluster::start(SimConfig::new("sim")).await.unwrap();
+    for n in 0..20 {
+        let object = json!({
+            "kind": "ConfigMap", "apiVersion": "v1", "data": {"text": "x".repeat(10_000)},
+            "metadata": {"name": format!("c{n}"), "namespace": "default"},
+        });
+        cluster.store().create("configmaps", object).unwrap();
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let kubeconfig = dir.path().join("kubeconfig");
+    std::fs::write(&kubeconfig, cluster.kubeconfig()).unwrap();
+    let config = format!(
+        "apiVersion: fleetcache.dev/v1alpha1\nkind: Configuration\nclusters: {{ kubeconfigs: [ {{ path: {} }} ] }}\n{settings}",
+        kubeconfig.display()
+    );
+    let options = Options {
+        config: Some(config),
+        ..Options::default()
+    };
+    let proxy = Proxy::start(options).await.unwrap();
+    let client = proxy.client("sim").unwrap();
+    wait_for("the proxy to be connected", PATIENCE, async || {
+        client.get("/version").await?.ok()
+    })
+    .await
+    .unwrap();
+    (cluster, client, proxy)
+}
+
+async fn informers(proxy: &Proxy, expected: f64) {
+    wait_for(&format!("{expected} informers"), PATIENCE, async || {
+        let running = proxy.metrics()?.get("fleetcache_informers");
+        anyhow::ensure!(running == Some(expected), "{running:?}");
+        anyhow::Ok(())
+    })
+    .await
+    .unwrap();
+}
+
+async fn stays_live(client: &Client, path: &str, detail: &str) {
+    wait_for(
+        &format!("{path} to be live for {detail}"),
+        PATIENCE,
+        async || {
+            let answer = client.get(path).await?.ok()?;
+            anyhow::ensure!(
+                answer.cache_status().ends_with(&format!("detail={detail}")),
+                "{}",
+                answer.cache_status()
+            );
+            anyhow::Ok(())
+        },
+    )
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn an_informer_that_nobody_reads_stops_and_starts_again() {
+    let (cluster, client, proxy) = start("cache: { idleTimeout: 1s }").await;
+    warm(&client, "/api/v1/configmaps").await;
+    informers(&proxy, 0.0).await;
+    wait_for("the watch to end", PATIENCE, async || {
+        let open = cluster.counts().watches("configmaps");
+        anyhow::ensure!(open == 0, "{open} open");
+        anyhow::Ok(())
+    })
+    .await
+    .unwrap();
+    warm(&client, "/api/v1/configmaps").await;
+}
+
+#[tokio::test]
+async fn a_kind_with_too_many_objects_stays_live() {
+    let (_cluster, client, proxy) = start("cache: { maxObjectsPerKind: 10 }").await;
+    stays_live(&client, "/api/v1/configmaps", "too-many-objects").await;
+    informers(&proxy, 0.0).await;
+}
+
+#[tokio::test]
+async fn a_kind_that_grows_past_the_limit_is_let_go() {
+    let (cluster, client, proxy) = start("cache: { maxObjectsPerKind: 20 }").await;
+    warm(&client, "/api/v1/configmaps").await;
+    let object = json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "more", "namespace": "default"}});
+    cluster.store().create("configmaps", object).unwrap();
+    stays_live(&client, "/api/v1/configmaps", "too-many-objects").await;
+    informers(&proxy, 0.0).await;
+}
+
+#[tokio::test]
+async fn past_the_memory_limit_informers_stop() {
+    // The ConfigMaps hold some 200 kB.
+    let (_cluster, client, proxy) = start("cache: { memoryLimit: 100Ki }").await;
+    warm(&client, "/api/v1/configmaps").await;
+    informers(&proxy, 0.0).await;
+}
+
+#[tokio::test]
+async fn kinds_are_kept_from_the_start_or_never() {
+    let resources = "resources: [ { group: apps, resource: deployments, cache: always }, { group: \"\", resource: configmaps, cache: never } ]";
+    let (_cluster, client, proxy) = start(resources).await;
+    informers(&proxy, 1.0).await;
+    warm(&client, "/apis/apps/v1/deployments").await;
+    for _ in 0..5 {
+        stays_live(&client, "/api/v1/configmaps", "never").await;
+        stays_live(&client, "/api/v1/secrets", "never").await;
+    }
+    informers(&proxy, 1.0).await;
+}
