@@ -132,6 +132,12 @@ impl Floor {
         state.deleted.push_back((now, uid.to_owned()));
     }
 
+    /// The newest version that was told to anybody.
+    pub fn told(&self, epoch: u64) -> ResourceVersion {
+        self.in_epoch(epoch)
+            .map_or_else(ResourceVersion::default, |state| state.resource_version)
+    }
+
     /// Whether an object known to be gone still waits for its DELETED event.
     pub fn is_gone(&self, epoch: u64, uid: &str) -> bool {
         self.in_epoch(epoch)

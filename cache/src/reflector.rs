@@ -44,6 +44,9 @@ const BACKOFF: (Duration, Duration) = (Duration::from_millis(200), Duration::fro
 /// A watch is asked to last this long, plus as much again at random, as client-go asks.
 const WATCH_SECONDS: u64 = 300;
 
+/// A floor that an informer has not reached for this long is compared with the server.
+const FLOOR_CHECK: Duration = Duration::from_secs(10);
+
 /// A watch that is still open this long after its time is not one any more.
 const WATCH_OVERDUE: Duration = Duration::from_secs(30);
 
@@ -273,9 +276,17 @@ impl Reflector {
         self.state = State::Watch;
         self.informer.watching_on(Arc::clone(shard));
         let ends = stream.ends_by();
+        let mut floor_checks = tokio::time::interval(FLOOR_CHECK);
+        let mut below_at = None;
         loop {
-            let batch = tokio::time::timeout_at(ends + WATCH_OVERDUE, stream.next_batch()).await;
-            let batch = batch.map_err(|_| ReflectorError::Overdue)??;
+            let batch = tokio::select! {
+                batch = stream.next_batch() => batch?,
+                () = tokio::time::sleep_until(ends + WATCH_OVERDUE) => return Err(ReflectorError::Overdue),
+                _ = floor_checks.tick() => {
+                    below_at = self.check_floor(connection, shard, below_at).await?;
+                    continue;
+                }
+            };
             let Some(batch) = batch else {
                 // Servers end a watch at its time; a second before may still be the server's clock.
                 let early = tokio::time::Instant::now() + Duration::from_secs(1) < ends;
@@ -290,6 +301,29 @@ impl Reflector {
                 return Err(ReflectorError::Refused(Refusal::TooManyObjects));
             }
         }
+    }
+
+    /// A floor that stays out of reach was told by another history: the cluster was restored to a state that this
+    /// informer had not passed yet. `below_at` is the version at which the last check found the informer below.
+    async fn check_floor(
+        &self,
+        connection: &Connection,
+        shard: &InformerShard,
+        below_at: Option<ResourceVersion>,
+    ) -> Result<Option<ResourceVersion>, ReflectorError> {
+        let held = self.store.resource_version();
+        // Before the server is asked: what is told from then on may be newer than its answer.
+        let told = self.informer.floor().told(self.epoch);
+        if told <= held {
+            return Ok(None);
+        }
+        if below_at == Some(held)
+            && latest_resource_version(connection, shard, &self.informer.gvr).await? < told
+        {
+            connection.epoch_ended();
+            return Err(ReflectorError::WentBack);
+        }
+        Ok(Some(held))
     }
 
     /// Applies events and publishes the state after the last of them.

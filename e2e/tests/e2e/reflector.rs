@@ -292,6 +292,36 @@ async fn a_restored_cluster_goes_back_and_so_do_its_readers() {
 }
 
 #[tokio::test]
+async fn a_version_told_by_another_history_does_not_keep_readers_away_for_ever() {
+    let sim = Sim::start(SimConfig::new("sim")).await;
+    warm(&sim.proxied, LIST).await;
+    let checkpoint = sim.cluster.store().checkpoint();
+    // The informer hears nothing more, while a client of the proxy is told of something newer.
+    sim.cluster.fault(Fault::Answer {
+        code: 500,
+        paths: vec![LIST.to_owned()],
+    });
+    sim.cluster.fault(Fault::Cut);
+    create(&sim.cluster, 100);
+    wait_for("the newer object to be told", PATIENCE, async || {
+        let object = "/api/v1/namespaces/default/configmaps/c100";
+        sim.proxied.get(object).await?.ok()
+    })
+    .await
+    .unwrap();
+    // What the informer holds is a state of the restored cluster too; what was told never will be.
+    sim.cluster.store().restore(&checkpoint);
+    sim.cluster.heal().unwrap();
+    sim.equal_from_memory(LIST).await;
+    assert_eq!(items(&sim.list().await), 20);
+    assert!(
+        sim.proxy.log().contains("new epoch"),
+        "{}",
+        sim.proxy.log_tail()
+    );
+}
+
+#[tokio::test]
 async fn a_half_open_connection_is_found_and_nothing_is_lost() {
     let sim = Sim::start(SimConfig::new("sim")).await;
     warm(&sim.proxied, LIST).await;
