@@ -86,9 +86,10 @@ pub(super) fn answer(path: &str, accept: &str) -> Option<Vec<u8>> {
         ["apis", group, "v1"] => resource_list(group, &format!("{group}/v1"))?,
         _ => return None,
     };
-    Some(json::encode_built_in(
-        value.as_object().expect("each of them is an object"),
-    ))
+    let value = value.as_object().expect("each of them is an object");
+    let mut answer = json::encode_built_in(value);
+    answer.push(b'\n');
+    Some(answer)
 }
 
 /// Whether the client prefers aggregated discovery; the plain kind is the later clause of its `Accept`.

@@ -238,12 +238,12 @@ fn check_precondition(
     resource_version: Option<&str>,
 ) -> Result<(), Status> {
     if let Some(uid) = uid.filter(|uid| *uid != current.uid) {
-        let why = format!(
-            "the UID in the precondition ({uid}) does not match the UID in record ({}). The object might have been \
-             deleted and then recreated",
-            current.uid
-        );
-        return Err(Status::conflict(resource, &current.name, &why));
+        return Err(Status::wrong_uid(
+            resource,
+            &current.name,
+            uid,
+            &current.uid,
+        ));
     }
     match resource_version {
         Some(version) if version != current.revision.to_string() => {

@@ -36,6 +36,8 @@ pub(super) fn answer(path: &str, user: &str, body: &[u8]) -> Option<Result<Vec<u
             answer.insert("spec".to_owned(), review["spec"].clone());
             answer.insert("status".to_owned(), json!({"allowed": true}));
         }
-        json::encode_built_in(&answer)
+        let mut answer = json::encode_built_in(&answer);
+        answer.push(b'\n');
+        answer
     }))
 }

@@ -171,8 +171,8 @@ impl Status {
     }
 
     pub(super) fn not_acceptable() -> Self {
-        let message = "only the following media types are accepted: application/json";
-        Self::new(406, "NotAcceptable", message)
+        let message = "406: Not Acceptable\n\nAvailable representations: application/json";
+        Self::new(406, "NotAcceptable", message).with_details(Details::default())
     }
 
     pub(super) fn already_exists(resource: &Resource, name: &str) -> Self {
@@ -180,17 +180,27 @@ impl Status {
         Self::new(409, "AlreadyExists", message).about(resource, name)
     }
 
-    pub(super) fn conflict(resource: &Resource, name: &str, why: &str) -> Self {
+    /// A precondition on the uid is checked below the layer that knows the resource: the kind stands for it.
+    pub(super) fn wrong_uid(resource: &Resource, name: &str, given: &str, found: &str) -> Self {
         let message = format!(
-            "Operation cannot be fulfilled on {} {name:?}: {why}",
-            resource.qualified()
+            "Operation cannot be fulfilled on {} {name:?}: the UID in the precondition ({given}) does not match the \
+             UID in record ({found}). The object might have been deleted and then recreated",
+            resource.kind
         );
-        Self::new(409, "Conflict", message).about(resource, name)
+        Self::new(409, "Conflict", message).with_details(Details {
+            name: name.to_owned(),
+            kind: resource.kind,
+            ..Details::default()
+        })
     }
 
     pub(super) fn modified(resource: &Resource, name: &str) -> Self {
-        let why = "the object has been modified; please apply your changes to the latest version and try again";
-        Self::conflict(resource, name, why)
+        let message = format!(
+            "Operation cannot be fulfilled on {} {name:?}: the object has been modified; please apply your changes to \
+             the latest version and try again",
+            resource.qualified()
+        );
+        Self::new(409, "Conflict", message).about(resource, name)
     }
 
     /// The watch's resourceVersion is older than what is remembered.
@@ -230,7 +240,7 @@ impl Status {
     }
 
     pub(super) fn unsupported_body() -> Self {
-        let message = "the body of the request was in an unknown format - accepted media types include: application/json";
+        let message = "the body of the request was in an unknown format - accepted media types include: application/json, application/vnd.kubernetes.protobuf";
         Self::new(415, "UnsupportedMediaType", message)
     }
 

@@ -84,6 +84,7 @@ impl Write<'_> {
             "application/strategic-merge-patch+json" if !self.path.resource.custom => {
                 patch::strategic_merge
             }
+            "application/strategic-merge-patch+json" => return Err(Status::unsupported_body()),
             _ => return Err(Status::unsupported_media_type()),
         };
         let patch = parse(self.path.resource, &self.body)?;
