@@ -293,13 +293,10 @@ async fn from_memory(
         namespace: resource.namespace.is_some(),
         name: resource.name.is_some(),
     };
+    let on = (connection.generation, connection.epoch);
     let snapshot = match read.freshness {
-        Freshness::Any => informer.read_any(connection.generation, scope)?,
-        Freshness::Latest => {
-            informer
-                .read_latest((connection.generation, connection.epoch), scope)
-                .await?
-        }
+        Freshness::Any => informer.read_any(on, scope)?,
+        Freshness::Latest => informer.read_latest(on, scope).await?,
     };
     cached::answer(resource, read, &snapshot, informer.age())
 }
