@@ -226,6 +226,7 @@ impl Handler {
                 *request.method(),
                 Method::GET | Method::HEAD | Method::OPTIONS
             ),
+            observed: observation.is_some(),
             request_timeout: limits.settings.request_timeout,
             watch_disconnect_grace: limits.settings.watch_disconnect_grace,
         };
