@@ -36,8 +36,30 @@ struct FloorState {
     /// Objects known to be deleted whose DELETED event has not come, by uid. Shared with the readers that arrived
     /// meanwhile: an event that comes after a reader's arrival must not hide from it what it needs.
     gone: Arc<HashMap<String, Gone>>,
-    /// uids whose DELETED event came, oldest first.
-    deleted: VecDeque<(Instant, String)>,
+    /// Deletions whose event came, oldest first.
+    deleted: VecDeque<Deleted>,
+}
+
+#[derive(Debug)]
+struct Deleted {
+    uid: String,
+    at: ResourceVersion,
+    since: Instant,
+}
+
+impl FloorState {
+    /// Forgets what is too old, and what no reader can see any more since all need a version that knows better.
+    fn forget_gone(&mut self, is_old: impl Fn(&Gone) -> bool) {
+        let needed = self.resource_version;
+        let is_settled = |gone: &Gone| gone.checked_at.is_some_and(|at| at <= needed);
+        if self
+            .gone
+            .values()
+            .any(|gone| is_settled(gone) || is_old(gone))
+        {
+            Arc::make_mut(&mut self.gone).retain(|_, gone| !is_settled(gone) && !is_old(gone));
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -97,39 +119,45 @@ impl Floor {
 
     /// An object is known to be deleted, though the answer told no version.
     pub fn gone(&self, epoch: u64, key: &str, uid: &str) {
-        if let Some(mut state) = self.in_epoch(epoch)
-            && !state.deleted.iter().any(|(_, deleted)| deleted == uid)
-        {
-            let gone = Arc::make_mut(&mut state.gone);
-            let now = Instant::now();
-            gone.retain(|_, gone| now.duration_since(gone.since) < GONE_REMEMBERED);
-            let key = key.to_owned();
-            let entry = Gone {
-                key,
-                since: now,
-                checked_at: None,
-            };
-            gone.insert(uid.to_owned(), entry);
+        let Some(mut state) = self.in_epoch(epoch) else {
+            return;
+        };
+        if let Some(deleted) = state.deleted.iter().find(|deleted| deleted.uid == uid) {
+            // The informer of another version may not have got that far.
+            state.resource_version = state.resource_version.max(deleted.at);
+            return;
         }
+        let now = Instant::now();
+        let entry = Gone {
+            key: key.to_owned(),
+            since: now,
+            checked_at: None,
+        };
+        state.forget_gone(|gone| now.duration_since(gone.since) >= GONE_REMEMBERED);
+        Arc::make_mut(&mut state.gone).insert(uid.to_owned(), entry);
     }
 
-    /// A DELETED event came.
-    pub fn deleted(&self, epoch: u64, uid: &str) {
+    /// A DELETED event of this version came. It takes the place of the uid, also for readers of another version of the
+    /// resource, whose informer may not have got that far.
+    pub fn deleted(&self, epoch: u64, uid: &str, at: ResourceVersion) {
         let Some(mut state) = self.in_epoch(epoch) else {
             return;
         };
         if state.gone.contains_key(uid) {
             Arc::make_mut(&mut state.gone).remove(uid);
+            state.resource_version = state.resource_version.max(at);
         }
         let now = Instant::now();
         while state
             .deleted
             .front()
-            .is_some_and(|(at, _)| now.duration_since(*at) > DELETED_REMEMBERED)
+            .is_some_and(|deleted| now.duration_since(deleted.since) > DELETED_REMEMBERED)
         {
             state.deleted.pop_front();
         }
-        state.deleted.push_back((now, uid.to_owned()));
+        let uid = uid.to_owned();
+        let since = now;
+        state.deleted.push_back(Deleted { uid, at, since });
     }
 
     /// The newest version that was told to anybody.
@@ -151,14 +179,16 @@ impl Floor {
             && let Some(gone) = Arc::make_mut(&mut state.gone).get_mut(uid)
         {
             gone.checked_at = Some(at);
+            state.forget_gone(|_| false);
         }
     }
 
-    /// A whole list replaced what was held: what it does not hold is gone from readers' sight.
-    pub fn replaced(&self, epoch: u64, snapshot: &Snapshot) {
+    /// A whole list of this version replaced what was held. What it does not hold may be gone, or not made yet: only a
+    /// version taken after the deletion tells.
+    pub fn replaced(&self, epoch: u64, at: ResourceVersion) {
         if let Some(mut state) = self.in_epoch(epoch) {
-            Arc::make_mut(&mut state.gone).retain(|uid, gone| gone.is_shown_by(uid, snapshot));
-            state.resource_version = state.resource_version.max(snapshot.resource_version);
+            state.resource_version = state.resource_version.max(at);
+            state.forget_gone(|_| false);
         }
     }
 
@@ -253,7 +283,7 @@ mod tests {
             admits(&floor, &snapshot(Some("u2"), 9)),
             "recreated under the same name"
         );
-        floor.deleted(1, "u1");
+        floor.deleted(1, "u1", rv(9));
         assert!(
             admits(&floor, &snapshot(Some("u1"), 9)),
             "the uid leaves with its event"
@@ -266,7 +296,7 @@ mod tests {
         floor.gone(1, "ns/a", "u1");
         let needed = floor.needed().unwrap();
         let before = snapshot(Some("u1"), 9);
-        floor.deleted(1, "u1");
+        floor.deleted(1, "u1", rv(10));
         assert!(!needed.admits(&before));
     }
 
@@ -282,9 +312,37 @@ mod tests {
     #[test]
     fn an_event_that_precedes_the_answer_is_remembered() {
         let floor = Floor::default();
-        floor.deleted(1, "u1");
+        floor.deleted(1, "u1", rv(9));
         floor.gone(1, "ns/a", "u1");
-        assert!(admits(&floor, &snapshot(Some("u1"), 9)));
+        assert!(!floor.is_gone(1, "u1"));
+        assert!(admits(&floor, &snapshot(None, 9)));
+    }
+
+    #[test]
+    fn a_deletion_that_one_informer_has_seen_is_below_the_other_versions() {
+        let behind = snapshot(Some("u1"), 8);
+        let floor = Floor::default();
+        floor.gone(1, "ns/a", "u1");
+        floor.deleted(1, "u1", rv(9));
+        assert!(!admits(&floor, &behind), "answer, then event");
+
+        let floor = Floor::default();
+        floor.deleted(1, "u1", rv(9));
+        floor.gone(1, "ns/a", "u1");
+        assert!(!admits(&floor, &behind), "event, then answer");
+    }
+
+    #[test]
+    fn what_was_made_and_deleted_during_a_list_stays_gone() {
+        let floor = Floor::default();
+        floor.raise(1, rv(8));
+        floor.gone(1, "ns/a", "u1");
+        floor.replaced(1, rv(7));
+        // The event that makes it came, the one that deletes it did not.
+        assert!(!admits(&floor, &snapshot(Some("u1"), 8)));
+        floor.gone_checked(1, "u1", rv(9));
+        floor.replaced(1, rv(9));
+        assert!(!floor.is_gone(1, "u1"));
     }
 
     #[test]

@@ -96,9 +96,16 @@ impl Informer {
     ///
     /// # Errors
     /// Why it cannot serve.
-    pub fn read_any(&self, generation: u64, scope: Scope) -> Result<Arc<Snapshot>, NotServable> {
+    pub fn read_any(
+        &self,
+        (generation, epoch): (u64, u64),
+        scope: Scope,
+    ) -> Result<Arc<Snapshot>, NotServable> {
         self.touch();
-        self.current(generation, scope)
+        let snapshot = self.current(generation, scope)?;
+        // Whoever reads another version of the resource next is told nothing older.
+        self.floor.raise(epoch, snapshot.last_event);
+        Ok(snapshot)
     }
 
     /// What this informer holds, for a read with resourceVersion unset: at or above the floor as it stands now. Waits

@@ -341,8 +341,13 @@ impl Reflector {
             if event.resource_version() < self.store.resource_version() {
                 return Err(ReflectorError::OutOfOrder);
             }
-            if let Event::Deleted { uid, .. } = &event {
-                deleted.push(uid.clone());
+            if let Event::Deleted {
+                uid,
+                resource_version,
+                ..
+            } = &event
+            {
+                deleted.push((uid.clone(), *resource_version));
             }
             self.store.apply(event);
         }
@@ -350,8 +355,8 @@ impl Reflector {
         self.informer
             .publish(connection.generation, self.kind.namespaced, snapshot);
         // After the publish: a reader that no longer finds the uid in the floor must find it gone in the snapshot.
-        for uid in deleted {
-            self.informer.floor().deleted(self.epoch, &uid);
+        for (uid, at) in deleted {
+            self.informer.floor().deleted(self.epoch, &uid, at);
         }
         Ok(())
     }

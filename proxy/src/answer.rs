@@ -95,7 +95,7 @@ pub(crate) fn success(status: &str, uid: String) -> Option<Answer> {
     (status == "Success").then_some(Answer::Success { uid })
 }
 
-/// A Namespace is kept by the finalizers of its spec too.
+/// A Namespace is kept by the finalizers of its spec too; a custom resource of that kind is not.
 fn namespace_finalizers(bytes: &[u8]) -> usize {
     #[derive(Default, Deserialize)]
     struct Spec {
@@ -103,12 +103,15 @@ fn namespace_finalizers(bytes: &[u8]) -> usize {
         finalizers: Option<Vec<IgnoredAny>>,
     }
     #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
     struct Namespace {
+        api_version: String,
         #[serde(default)]
         spec: Spec,
     }
     let finalizers = serde_json::from_slice::<Namespace>(bytes)
         .ok()
+        .filter(|namespace| namespace.api_version == "v1")
         .and_then(|namespace| namespace.spec.finalizers);
     finalizers.map_or(0, |finalizers| finalizers.len())
 }
@@ -156,11 +159,15 @@ mod tests {
                 (None, Deletion::Finished),
             ),
             (
-                r#"{"kind":"Namespace","metadata":{"name":"a","deletionTimestamp":"t"},"spec":{"finalizers":["kubernetes"]}}"#,
+                r#"{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"a","deletionTimestamp":"t"},"spec":{"finalizers":["kubernetes"]}}"#,
                 (None, Deletion::Pending),
             ),
             (
-                r#"{"kind":"Namespace","metadata":{"name":"a","deletionTimestamp":"t"},"spec":{}}"#,
+                r#"{"apiVersion":"ex.io/v1","kind":"Namespace","metadata":{"name":"a","deletionTimestamp":"t"},"spec":{"finalizers":["mine"]}}"#,
+                (None, Deletion::Finished),
+            ),
+            (
+                r#"{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"a","deletionTimestamp":"t"},"spec":{}}"#,
                 (None, Deletion::Finished),
             ),
         ] {

@@ -14,8 +14,8 @@ const BEARER_SUBPROTOCOL: &str = "base64url.bearer.authorization.k8s.io.";
 /// What a request's headers depend on besides themselves.
 #[derive(Clone, Copy, Debug)]
 pub struct Forwarding {
-    /// The request changes nothing.
-    pub read_only: bool,
+    /// The answer is read on its way (a resourceVersion, a uid), which wants plain bytes.
+    pub plain_answer: bool,
     /// The request asks for an upgrade that is passed on.
     pub upgrade: bool,
 }
@@ -39,8 +39,7 @@ pub fn request(client: &HeaderMap, forwarding: Forwarding) -> HeaderMap {
     join_cookies(&mut headers);
     if forwarding.upgrade {
         keep_upgrade(client, &mut headers);
-    } else if !forwarding.read_only {
-        // The answer to a write is read on its way (a resourceVersion, a uid), which wants plain bytes.
+    } else if forwarding.plain_answer {
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     }
     headers
@@ -165,15 +164,15 @@ mod tests {
     use super::*;
 
     const READ: Forwarding = Forwarding {
-        read_only: true,
+        plain_answer: false,
         upgrade: false,
     };
-    const WRITE: Forwarding = Forwarding {
-        read_only: false,
+    const READ_ALONG: Forwarding = Forwarding {
+        plain_answer: true,
         upgrade: false,
     };
     const UPGRADING: Forwarding = Forwarding {
-        read_only: true,
+        plain_answer: false,
         upgrade: true,
     };
 
@@ -278,9 +277,9 @@ mod tests {
     }
 
     #[test]
-    fn answers_to_writes_come_uncompressed() {
+    fn answers_that_are_read_come_uncompressed() {
         check_request(
-            WRITE,
+            READ_ALONG,
             &[
                 "accept-encoding: gzip",
                 "accept-encoding: br",
@@ -288,7 +287,7 @@ mod tests {
             ],
             &["accept-encoding: identity", "accept: a/b"],
         );
-        check_request(WRITE, &[], &["accept-encoding: identity"]);
+        check_request(READ_ALONG, &[], &["accept-encoding: identity"]);
     }
 
     #[test]

@@ -226,6 +226,7 @@ impl Handler {
                 *request.method(),
                 Method::GET | Method::HEAD | Method::OPTIONS
             ),
+            observed: observation.is_some(),
             request_timeout: limits.settings.request_timeout,
             watch_disconnect_grace: limits.settings.watch_disconnect_grace,
         };
@@ -293,13 +294,10 @@ async fn from_memory(
         namespace: resource.namespace.is_some(),
         name: resource.name.is_some(),
     };
+    let on = (connection.generation, connection.epoch);
     let snapshot = match read.freshness {
-        Freshness::Any => informer.read_any(connection.generation, scope)?,
-        Freshness::Latest => {
-            informer
-                .read_latest((connection.generation, connection.epoch), scope)
-                .await?
-        }
+        Freshness::Any => informer.read_any(on, scope)?,
+        Freshness::Latest => informer.read_latest(on, scope).await?,
     };
     cached::answer(resource, read, &snapshot, informer.age())
 }

@@ -49,6 +49,8 @@ pub struct LiveRequest<'a> {
     pub watch: bool,
     /// GET, HEAD or OPTIONS: it changes nothing, so a lost answer is a 503 and not a 504 "outcome unknown".
     pub read_only: bool,
+    /// The answer is read on its way. Those of writes are always.
+    pub observed: bool,
     /// Time until response headers.
     pub request_timeout: Duration,
     /// See `watch`.
@@ -84,7 +86,7 @@ async fn exchange<U: Upstream>(
     let mut headers = forwarded_headers::request(
         &parts.headers,
         Forwarding {
-            read_only: live.read_only,
+            plain_answer: live.observed || !live.read_only,
             upgrade: client_upgrade.is_some(),
         },
     );

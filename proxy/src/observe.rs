@@ -1,28 +1,28 @@
 //! What passing answers tell about a storage, told to its floor before the client has the whole answer.
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
-use bytes::{Bytes, BytesMut};
 use fleetcache_cache::gvr::{Gvr, Storage};
 use fleetcache_cache::informers::Informers;
 use fleetcache_cache::store::key;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, Response, StatusCode};
 use http_body_util::BodyExt;
-use hyper::body::{Frame, SizeHint};
 
 use crate::answer::{self, Answer, Deletion};
-use crate::body::{Body, BoxError};
+use crate::body::Body;
 use crate::query::query_pairs;
 use crate::request_info::{RequestInfo, ResourcePath, Verb};
 
-/// An answer that is longer is not read; its object is larger than a server takes.
-const READ_BYTES: usize = 16 << 20;
+mod observed_body;
+
+use observed_body::ObservedBody;
 
 /// Subresources whose writes do not change the object: they act on what it stands for, or answer a question.
 const NOT_COUNTED: [&str; 6] = ["attach", "exec", "log", "portforward", "proxy", "token"];
+
+/// Subresources that are read as the object or with its version. Others may stream, and are not held up.
+const PARTS: [&str; 2] = ["scale", "status"];
 
 /// Groups whose objects are questions.
 const REVIEWS: [&str; 2] = ["authentication.k8s.io", "authorization.k8s.io"];
@@ -69,7 +69,10 @@ impl Observation {
             epoch,
             storage,
             namespace: resource.namespace.map(String::from).unwrap_or_default(),
-            name: resource.name.map(String::from),
+            name: resource
+                .name
+                .filter(|_| resource.subresource.is_none())
+                .map(String::from),
             effect,
             settled: effect == Effect::Read,
         })
@@ -97,14 +100,7 @@ impl Observation {
         }
         let (parts, body) = response.into_parts();
         let content_type = readable_content_type(&parts.headers);
-        let body = ObservedBody {
-            body,
-            content_type,
-            read: BytesMut::new(),
-            held: None,
-            ended: false,
-            observation: Some(self),
-        };
+        let body = ObservedBody::new(body, move |read| self.complete(&content_type, read));
         Response::from_parts(parts, body.boxed_unsync())
     }
 
@@ -139,8 +135,7 @@ impl Observation {
             self.settled = true;
             return;
         };
-        let writes = self.effect != Effect::Read;
-        match answer::read(content_type, bytes) {
+        let told = match answer::read(content_type, bytes) {
             Some(Answer::Object {
                 namespace,
                 name,
@@ -160,14 +155,22 @@ impl Observation {
                     self.informers
                         .gone(&self.storage, self.epoch, &key(&namespace, &name), &uid);
                 }
+                if gone {
+                    !uid.is_empty()
+                } else {
+                    resource_version.is_some()
+                }
             }
             Some(Answer::Success { uid }) if self.effect == Effect::Delete && !uid.is_empty() => {
                 let name = self.name.as_deref().unwrap_or_default();
                 self.informers
                     .gone(&self.storage, self.epoch, &key(&self.namespace, name), &uid);
+                true
             }
-            Some(Answer::Success { .. }) | None if writes => self.unconfirmed(),
-            Some(Answer::Success { .. }) | None => {}
+            Some(Answer::Success { .. }) | None => false,
+        };
+        if !told && self.effect != Effect::Read {
+            self.unconfirmed();
         }
         self.settled = true;
     }
@@ -184,23 +187,28 @@ impl Drop for Observation {
 fn effect(info: &RequestInfo<'_>, resource: &ResourcePath<'_>) -> Option<Effect> {
     let subresource = resource.subresource.as_deref();
     if info.verb == Verb::Get {
-        return (resource.name.is_some() && subresource.is_none()).then_some(Effect::Read);
+        let of_object = subresource.is_none_or(|subresource| PARTS.contains(&subresource));
+        return (resource.name.is_some() && of_object).then_some(Effect::Read);
     }
     let counts = info.verb.is_write()
         && !subresource.is_some_and(|subresource| NOT_COUNTED.contains(&subresource))
-        && !REVIEWS.contains(&&*resource.gvr.group)
-        && !query_pairs(info.query).any(|(key, value)| key == "dryRun" && value == "All");
+        && !REVIEWS.contains(&&*resource.gvr.group);
     if !counts {
         return None;
     }
+    let dry_run = query_pairs(info.query).any(|(key, value)| key == "dryRun" && value == "All");
     let of_another_kind = matches!(subresource, Some("eviction" | "binding"))
         || &*resource.gvr.resource == "bindings";
-    Some(match info.verb {
-        _ if of_another_kind => Effect::Unknown,
-        Verb::DeleteCollection => Effect::Unknown,
-        Verb::Delete => Effect::Delete,
-        _ => Effect::Write,
-    })
+    match info.verb {
+        Verb::DeleteCollection => Some(Effect::Unknown),
+        // The server reads the options of a DELETE from its body, and from the query only where there is no body: this
+        // may be no dry run.
+        Verb::Delete if dry_run || subresource.is_some() => Some(Effect::Unknown),
+        _ if dry_run => None,
+        _ if of_another_kind => Some(Effect::Unknown),
+        Verb::Delete => Some(Effect::Delete),
+        _ => Some(Effect::Write),
+    }
 }
 
 /// The content type, "" where the bytes cannot be read as they are.
@@ -215,80 +223,6 @@ fn readable_content_type(headers: &HeaderMap) -> String {
         .to_owned()
 }
 
-/// A body that keeps its last piece back until what it tells has been told.
-struct ObservedBody {
-    body: Body,
-    content_type: String,
-    read: BytesMut,
-    held: Option<Bytes>,
-    ended: bool,
-    observation: Option<Observation>,
-}
-
-impl ObservedBody {
-    /// Takes a piece and gives the one before it.
-    fn exchange(&mut self, piece: Bytes) -> Option<Bytes> {
-        if self.read.len() <= READ_BYTES {
-            self.read.extend_from_slice(&piece);
-        }
-        self.held.replace(piece)
-    }
-}
-
-impl hyper::body::Body for ObservedBody {
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        while !self.ended {
-            match Pin::new(&mut self.body).poll_frame(context) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
-                    Ok(piece) => {
-                        if let Some(before) = self.exchange(piece) {
-                            return Poll::Ready(Some(Ok(Frame::data(before))));
-                        }
-                    }
-                    // Trailers end the data. Nobody in Kubernetes sends them; they need no order beyond coming last.
-                    Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
-                },
-                // Dropping the observation leaves a write unconfirmed.
-                Poll::Ready(Some(Err(error))) => {
-                    self.observation = None;
-                    self.ended = true;
-                    return Poll::Ready(Some(Err(error)));
-                }
-                Poll::Ready(None) => {
-                    self.ended = true;
-                    let read = std::mem::take(&mut self.read);
-                    if let Some(observation) = self.observation.take() {
-                        observation.complete(&self.content_type, &read);
-                    }
-                }
-            }
-        }
-        Poll::Ready(self.held.take().map(|last| Ok(Frame::data(last))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.ended && self.held.is_none()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        let held = self.held.as_ref().map_or(0, |held| held.len() as u64);
-        let inner = self.body.size_hint();
-        let mut hint = SizeHint::new();
-        hint.set_lower(inner.lower() + held);
-        if let Some(upper) = inner.upper() {
-            hint.set_upper(upper + held);
-        }
-        hint
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use http::Method;
@@ -299,7 +233,18 @@ mod tests {
     fn what_a_request_may_change_is_told_from_its_path() {
         for (method, path, expected) in [
             ("GET", "/api/v1/namespaces/x/pods/p", Some(Effect::Read)),
-            ("GET", "/api/v1/namespaces/x/pods/p/status", None),
+            (
+                "GET",
+                "/api/v1/namespaces/x/pods/p/status",
+                Some(Effect::Read),
+            ),
+            (
+                "GET",
+                "/apis/apps/v1/namespaces/x/deployments/d/scale",
+                Some(Effect::Read),
+            ),
+            ("GET", "/api/v1/namespaces/x/pods/p/log", None),
+            ("GET", "/apis/ex.io/v1/namespaces/x/vms/v/console", None),
             ("GET", "/api/v1/pods", None),
             ("GET", "/version", None),
             ("POST", "/api/v1/namespaces/x/pods", Some(Effect::Write)),
@@ -327,6 +272,18 @@ mod tests {
                 Some(Effect::Delete),
             ),
             ("DELETE", "/api/v1/namespaces/x/pods", Some(Effect::Unknown)),
+            // Only without a body, which the path does not tell.
+            (
+                "DELETE",
+                "/api/v1/namespaces/x/pods/p?dryRun=All",
+                Some(Effect::Unknown),
+            ),
+            (
+                "DELETE",
+                "/api/v1/namespaces/x/pods?dryRun=All",
+                Some(Effect::Unknown),
+            ),
+            ("PUT", "/api/v1/namespaces/x/pods%2Fp", Some(Effect::Write)),
             (
                 "POST",
                 "/api/v1/namespaces/x/pods/p/eviction",

@@ -20,7 +20,7 @@ fn form_decode(text: &str) -> Cow<'_, str> {
     percent_decode(text)
 }
 
-/// Decodes escapes; a malformed one stays as it is, as does one that is not UTF-8.
+/// Decodes escapes; a malformed one stays as it is.
 pub(crate) fn percent_decode(text: &str) -> Cow<'_, str> {
     if !text.contains('%') {
         return Cow::Borrowed(text);
@@ -36,7 +36,7 @@ pub(crate) fn percent_decode(text: &str) -> Cow<'_, str> {
         bytes.push(escaped.unwrap_or(byte));
         rest = if escaped.is_some() { &tail[2..] } else { tail };
     }
-    String::from_utf8(bytes).map_or(Cow::Borrowed(text), Cow::Owned)
+    Cow::Owned(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 #[cfg(test)]

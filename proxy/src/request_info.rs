@@ -143,7 +143,8 @@ impl<'a> RequestInfo<'a> {
         if self.verb == Verb::Watch {
             return true;
         }
-        let mut segments = self.path().split('/').filter(|segment| !segment.is_empty());
+        let path = percent_decode(self.path());
+        let mut segments = non_empty_segments(&path);
         let legacy = match segments.next() {
             Some("api") => segments.nth(1),
             Some("apis") => segments.nth(2),
@@ -175,13 +176,15 @@ impl<'a> ResourcePath<'a> {
             .then(|| Self::from_segments(path.split('/').map(Cow::Borrowed)))?
     }
 
-    /// Reads a path as the server would, escapes and doubled slashes included: for what a write may have changed.
+    /// Reads a path as the server would, escapes and doubled slashes included: for what a write may have changed. An
+    /// escaped slash parts segments like any other, since the server decodes a path before it takes it apart.
     pub fn parse_lenient(path: &'a str) -> Option<Self> {
-        Self::from_segments(
-            path.split('/')
-                .filter(|segment| !segment.is_empty())
-                .map(percent_decode),
-        )
+        match percent_decode(path) {
+            Cow::Borrowed(path) => Self::from_segments(non_empty_segments(path).map(Cow::Borrowed)),
+            Cow::Owned(path) => Self::from_segments(
+                non_empty_segments(&path).map(|segment| Cow::Owned(segment.to_owned())),
+            ),
+        }
     }
 
     fn from_segments(mut segments: impl Iterator<Item = Cow<'a, str>>) -> Option<Self> {
@@ -198,13 +201,9 @@ impl<'a> ResourcePath<'a> {
         if resource == "watch" || resource == "proxy" {
             return None;
         }
-        // `/namespaces/x/status` and `/namespaces/x/finalize` are subresources of the namespace itself.
+        // `/namespaces/x/status` and `/namespaces/x/finalize` are subresources of the namespace itself, in any group.
         let of_namespace = matches!(next.as_deref(), None | Some("status" | "finalize"));
-        if resource == "namespaces"
-            && !(group.is_empty() && of_namespace)
-            && name.is_some()
-            && next.is_some()
-        {
+        if resource == "namespaces" && !of_namespace && name.is_some() {
             namespace = name;
             resource = next?;
             name = segments.next();
@@ -217,6 +216,10 @@ impl<'a> ResourcePath<'a> {
             subresource: next,
         })
     }
+}
+
+fn non_empty_segments(path: &str) -> impl Iterator<Item = &str> {
+    path.split('/').filter(|segment| !segment.is_empty())
 }
 
 /// Absent, `0` and `false` are false, anything else is true, and the first value counts.
@@ -261,6 +264,10 @@ mod tests {
             ("/api/v1/namespaces/a/pods/b/proxy/x/y", "pods.v1 a b proxy"),
             ("/apis/apps/v1/deployments", "deployments.v1.apps - - -"),
             (
+                "/apis/ex.io/v1/namespaces/a/status",
+                "namespaces.v1.ex.io - a status",
+            ),
+            (
                 "/apis/rbac.authorization.k8s.io/v1/clusterroles/system:node",
                 "clusterroles.v1.rbac.authorization.k8s.io - system:node -",
             ),
@@ -302,11 +309,21 @@ mod tests {
 
     #[test]
     fn a_write_is_traced_to_its_object_however_it_is_spelled() {
-        let path = ResourcePath::parse_lenient("/api/v1//namespaces/d/configmaps/cm%31/").unwrap();
-        assert_eq!(
-            (path.gvr.to_string().as_str(), path.name.as_deref()),
-            ("configmaps.v1", Some("cm1"))
-        );
+        for path in [
+            "/api/v1//namespaces/d/configmaps/cm%31/",
+            "/api/v1/namespaces/d/configmaps%2Fcm1",
+            "/%61pi%2fv1%2Fnamespaces/d%2F%2fconfigmaps/cm1%2f",
+        ] {
+            let path = ResourcePath::parse_lenient(path).unwrap();
+            assert_eq!(
+                (
+                    path.gvr.to_string().as_str(),
+                    path.namespace.as_deref(),
+                    path.name.as_deref()
+                ),
+                ("configmaps.v1", Some("d"), Some("cm1"))
+            );
+        }
     }
 
     #[test]
@@ -400,6 +417,8 @@ mod tests {
                 true,
             ),
             ("/clusters/a/api/v1/nodes/n/proxy", true),
+            ("/clusters/a/api/v1/nodes/n%2Fproxy", true),
+            ("/clusters/a/api/v1%2Fwatch/pods", true),
             ("/clusters/a/api/v1/pods", false),
             ("/clusters/a/api/v1/namespaces/x/pods/p", false),
             ("/clusters/a/version", false),

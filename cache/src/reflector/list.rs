@@ -139,12 +139,10 @@ impl Reflector {
         );
         self.store = store;
         // Readers get the new state before the floor forgets what is gone.
-        self.informer.publish(
-            connection.generation,
-            self.kind.namespaced,
-            Arc::clone(&snapshot),
-        );
-        self.informer.floor().replaced(self.epoch, &snapshot);
+        self.informer
+            .publish(connection.generation, self.kind.namespaced, snapshot);
+        let at = self.store.resource_version();
+        self.informer.floor().replaced(self.epoch, at);
         self.backoff.reset();
         Ok(())
     }

@@ -1,6 +1,8 @@
 //! A reader never sees the past of what a writer was told: the answer to every read that begins after a write was answered
 //! holds that write, on the writer's own connection and on any other.
 
+mod odd_writes;
+
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 

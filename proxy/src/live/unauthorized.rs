@@ -40,6 +40,7 @@ mod tests {
             long_running,
             watch,
             read_only: true,
+            observed: false,
             request_timeout: Duration::ZERO,
             watch_disconnect_grace: Duration::ZERO,
         };

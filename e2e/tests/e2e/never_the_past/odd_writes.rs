@@ -1,0 +1,113 @@
+//! Writes that are spelled as no client of ours would spell them, and the same object under two versions.
+
+use fleetcache_e2e::client::Answer;
+use http::Method;
+use serde_json::{Value, json};
+
+use super::{Bench, configmap, rounds};
+use crate::pair::warm;
+
+/// Each of these is `path` to the server, which decodes a path before it takes it apart.
+fn spellings(path: &str) -> Vec<String> {
+    let (collection, name) = path.rsplit_once('/').unwrap();
+    vec![
+        format!("{collection}%2F{name}"),
+        format!("{collection}/%63"),
+        path.replace("/configmaps", "%2fconfigmaps"),
+        path.replace("/api/v1/", "/%61pi/v1/"),
+        format!("{path}/"),
+    ]
+}
+
+#[tokio::test]
+async fn an_object_written_by_another_spelling_of_its_path() {
+    let bench = Bench::new(1).await;
+    let path = format!("{}/c", bench.configmaps);
+    bench.create(&bench.configmaps, &configmap("c", &[])).await;
+    let mut written_as = 0;
+    for round in 0..rounds() / 4 {
+        for spelling in spellings(&path) {
+            let patch = json!({"data": {"round": round.to_string()}});
+            let answer = bench.writer.patch(&spelling, &patch).await.unwrap();
+            if !answer.status.is_success() {
+                continue;
+            }
+            written_as += 1;
+            bench
+                .must_see("patch, list", &path, &answer.json().unwrap())
+                .await;
+        }
+    }
+    assert!(written_as > 0, "the server knows none of the spellings");
+}
+
+async fn delete_with(bench: &Bench, path: &str, body: &Value) -> Answer {
+    let headers = [("content-type", "application/json")];
+    let answer = bench
+        .writer
+        .send(Method::DELETE, path, &headers, body.to_string());
+    answer.await.unwrap().ok().unwrap()
+}
+
+/// The server reads the options of a DELETE from its body alone where there is one.
+#[tokio::test]
+async fn a_dry_run_asked_for_beside_a_body_is_none() {
+    let bench = Bench::new(1).await;
+    let path = format!("{}/c", bench.configmaps);
+    let options = json!({"kind": "DeleteOptions", "apiVersion": "v1"});
+    for _ in 0..rounds() / 4 {
+        let created = bench.create(&bench.configmaps, &configmap("c", &[])).await;
+        bench.must_see("create, get", &path, &created).await;
+        delete_with(&bench, &format!("{path}?dryRun=All"), &options).await;
+        bench.must_be_gone("delete, get", &path).await;
+    }
+}
+
+/// And a dry run that is one, by its body or by the query, deletes nothing.
+#[tokio::test]
+async fn a_dry_run_of_a_delete_hides_nothing() {
+    let bench = Bench::new(1).await;
+    let path = format!("{}/c", bench.configmaps);
+    let created = bench.create(&bench.configmaps, &configmap("c", &[])).await;
+    let dry = json!({"kind": "DeleteOptions", "apiVersion": "v1", "dryRun": ["All"]});
+    delete_with(&bench, &path, &dry).await;
+    bench.must_see("delete, get", &path, &created).await;
+    let by_query = format!("{path}?dryRun=All");
+    bench.delete(&by_query).await;
+    bench.must_see("delete, get", &path, &created).await;
+    bench
+        .delete(&format!("{}?dryRun=All", bench.configmaps))
+        .await;
+    bench
+        .must_see("deletecollection, list", &path, &created)
+        .await;
+}
+
+/// One storage with two informers: what one of them has seen is not news to the other's readers only later.
+#[tokio::test]
+async fn two_versions_of_one_storage() {
+    let bench = Bench::new(1).await;
+    let namespaced = bench.configmaps.trim_end_matches("/configmaps");
+    let namespace = namespaced.trim_start_matches("/api/v1");
+    let versions = ["v1", "v2"]
+        .map(|version| format!("/apis/autoscaling/{version}{namespace}/horizontalpodautoscalers"));
+    for version in &versions {
+        warm(&bench.reader, version).await;
+    }
+    let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"});
+    for round in 0..rounds() / 4 {
+        let (one, other) = (&versions[round % 2], &versions[(round + 1) % 2]);
+        let version = one.split('/').nth(3).unwrap();
+        let object = json!({
+            "apiVersion": format!("autoscaling/{version}"), "kind": "HorizontalPodAutoscaler",
+            "metadata": {"name": "h"}, "spec": {"scaleTargetRef": target, "maxReplicas": 3},
+        });
+        let created = bench.create(one, &object).await;
+        let (one, other) = (format!("{one}/h"), format!("{other}/h"));
+        bench.must_see("create, get", &other, &created).await;
+        bench.must_see("create, get", &one, &created).await;
+        bench.delete(&one).await;
+        bench.must_be_gone("delete, get", &other).await;
+        bench.must_be_gone("delete, get", &one).await;
+    }
+}
