@@ -9,7 +9,7 @@ use fleetcache_cache::cluster_accessor::ClusterAccessor;
 use fleetcache_cache::cluster_cache::ClusterCache;
 use fleetcache_cache::connection::Connection;
 use fleetcache_cache::informer::Scope;
-use http::{HeaderValue, Method, Request, Response};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -69,7 +69,8 @@ struct ClusterLimits {
 struct Outcome {
     response: Response<Body>,
     source: Source,
-    live: Option<LiveReason>,
+    /// Why it was not answered from memory, or what went wrong; "" for an answer from memory.
+    reason: &'static str,
 }
 
 impl Handler {
@@ -109,17 +110,29 @@ impl Handler {
             },
         };
         let outcome = outcome.unwrap_or_else(|error| {
-            tracing::debug!(error = %error, "request failed");
-            self.parts.metrics.fast_fail(cause(&error));
             let mut response = status::response(&error);
-            set_header(&mut response, "audit-id", audit_id);
+            set_header(&mut response, "audit-id", audit_id.clone());
+            // kubectl shows the message of a resource's error, but not that of discovery; warnings it always shows.
+            let discovery = info.as_ref().is_some_and(|info| info.resource.is_none());
+            if let Some(warning) = status::warning(&error).filter(|_| discovery) {
+                set_header(&mut response, "warning", warning);
+            }
+            if response.status() == StatusCode::SERVICE_UNAVAILABLE {
+                self.parts.metrics.fast_fail(cause(&error));
+            }
             Outcome {
                 response,
                 source: Source::Local,
-                live: None,
+                reason: cause(&error),
             }
         });
-        self.record(info.as_ref(), &target, &outcome, started.elapsed());
+        self.record(
+            info.as_ref(),
+            &target,
+            &audit_id,
+            &outcome,
+            started.elapsed(),
+        );
         outcome.response
     }
 
@@ -170,7 +183,7 @@ impl Handler {
                         return Ok(Outcome {
                             response,
                             source: Source::Cached,
-                            live: None,
+                            reason: "",
                         });
                     }
                     Err(reason) => reason,
@@ -194,7 +207,7 @@ impl Handler {
         Ok(Outcome {
             response,
             source: Source::Live,
-            live: Some(reason),
+            reason: reason.as_str(),
         })
     }
 
@@ -253,6 +266,7 @@ impl Handler {
         &self,
         info: Option<&RequestInfo<'_>>,
         target: &str,
+        audit_id: &HeaderValue,
         outcome: &Outcome,
         elapsed: Duration,
     ) {
@@ -264,18 +278,19 @@ impl Handler {
         self.parts
             .metrics
             .request(verb, resource, outcome.source, code.as_u16(), elapsed);
-        if let Some(reason) = outcome.live {
-            self.parts.metrics.live(reason.as_str());
+        if outcome.source == Source::Live {
+            self.parts.metrics.live(outcome.reason);
         }
         tracing::debug!(
-            target: "access",
+            target: "fleetcache::access",
             cluster = info.map_or("", |info| info.cluster),
             verb,
             // The path alone: a query may carry what a log should not.
             path = target.split('?').next().unwrap_or_default(),
             code = code.as_u16(),
             source = outcome.source.as_str(),
-            reason = outcome.live.map_or("", LiveReason::as_str),
+            reason = outcome.reason,
+            audit_id = audit_id.to_str().unwrap_or_default(),
             elapsed = ?elapsed,
             "request"
         );

@@ -40,6 +40,20 @@ pub fn response(error: &Error) -> Response<Body> {
     response
 }
 
+/// The `Warning` that says which cluster cannot be asked, where that is the error.
+pub fn warning(error: &Error) -> Option<HeaderValue> {
+    // Without the time of the next attempt: a client shows equal warnings once.
+    let text = if let Error::ClusterNotConnected { cluster, why } = error {
+        format!("cluster {cluster:?} is not connected: {}", why.message)
+    } else if let Error::ClusterNotFound { cluster } = error {
+        format!("clusters {cluster:?} not found")
+    } else {
+        return None;
+    };
+    let quoted = text.replace('\\', "\\\\").replace('"', "\\\"");
+    HeaderValue::try_from(format!("299 - \"{quoted}\"")).ok()
+}
+
 /// The `Audit-ID` of an answer: the request's own, as it is, or a fresh one.
 pub fn audit_id(request: &HeaderMap) -> HeaderValue {
     match request.get(AUDIT_ID) {
@@ -136,7 +150,8 @@ impl From<&Error> for Failure {
             Error::NotFound => Self {
                 code: StatusCode::NOT_FOUND,
                 reason: "NotFound",
-                message: "the server could not find the requested resource".to_owned(),
+                message: "the server could not find the requested resource; paths begin with /clusters/NAME/"
+                    .to_owned(),
                 details: Some(Details::default()),
             },
             Error::MethodNotAllowed => Self {

@@ -138,6 +138,15 @@ impl Fleet {
             elapsed < Duration::from_secs(1),
             "kubectl took {elapsed:?}: {stderr}"
         );
+
+        // Without discovery kubectl says nothing of a resource's error; it shows the warning.
+        let newcomer = self.proxy.kubectl("alpha").await.unwrap();
+        let cold = newcomer.run(&["get", "pods"]).await.unwrap();
+        assert!(
+            cold.stderr.contains(sentence),
+            "not our sentence: {}",
+            cold.stderr
+        );
     }
 
     /// The quickest of three, since what is asked is whether kubectl waits, and not whether the machine is busy.

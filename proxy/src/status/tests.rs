@@ -172,7 +172,7 @@ fn refusals() {
     check(
         &Error::NotFound,
         404,
-        r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"the server could not find the requested resource","reason":"NotFound","details":{},"code":404}"#,
+        r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"the server could not find the requested resource; paths begin with /clusters/NAME/","reason":"NotFound","details":{},"code":404}"#,
     );
     check(
         &Error::MethodNotAllowed,
@@ -208,4 +208,20 @@ fn audit_ids_are_echoed_or_minted() {
     assert_eq!(minted.as_bytes()[14], b'4', "{minted}");
     assert!(b"89ab".contains(&minted.as_bytes()[19]), "{minted}");
     assert_ne!(audit_id(&request), minted);
+}
+
+#[test]
+fn a_warning_says_which_cluster_cannot_be_asked() {
+    let why = NotConnected {
+        reason: NotConnectedReason::ClusterNotConnected,
+        message: "connection refused".to_owned(),
+        next_attempt: Some(Duration::from_secs(3)),
+    };
+    let cluster = "a".to_owned();
+    let down = warning(&Error::ClusterNotConnected { cluster, why }).unwrap();
+    assert_eq!(
+        down,
+        r#"299 - "cluster \"a\" is not connected: connection refused""#
+    );
+    assert!(warning(&Error::Unauthenticated).is_none());
 }
