@@ -2,7 +2,9 @@
 //! lines to try. It needs nothing but Rust.
 
 use std::future::pending;
+use std::fs::OpenOptions;
 use std::io::{Write as _, stdout};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -102,6 +104,10 @@ impl Demo {
             .tempdir()?;
         let fleet = Fleet::start(args.clusters, args.objects).await?;
         let kubeconfig = dir.path().join("clusters.kubeconfig");
+        // The temporary directory is open to all users of the machine, and what is written has tokens in it.
+        let mut private = OpenOptions::new();
+        private.write(true).create_new(true).mode(0o600);
+        private.open(&kubeconfig)?;
         kubeconfig::write(&kubeconfig, &fleet.contexts())?;
         let proxy = start_proxy(&kubeconfig, &args.listen, &dir.path().join("state")).await?;
         let (changes, stop) = (TaskTracker::new(), CancellationToken::new());
