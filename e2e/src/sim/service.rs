@@ -70,10 +70,15 @@ impl Service {
         if let Some(status) = faults.answer(parts.uri.path()) {
             return Err(status);
         }
+        let token = bearer_token(&parts);
+        // A real apiserver looks at the credential before the path: a wrong one is refused where none is needed.
+        if token.is_some_and(|token| faults.refuses_credentials() || !self.accepts(token)) {
+            return Err(Status::unauthorized());
+        }
         if let Some(response) = self.public(parts.uri.path()) {
             return Ok(response);
         }
-        if faults.refuses_credentials() || !self.is_authenticated(&parts) {
+        if token.is_none() {
             return Err(Status::unauthorized());
         }
         let user = header(&parts, "impersonate-user").unwrap_or(USER);
@@ -121,13 +126,8 @@ impl Service {
         }
     }
 
-    fn is_authenticated(&self, parts: &Parts) -> bool {
-        let authorization = parts
-            .headers
-            .get(AUTHORIZATION)
-            .and_then(|value| value.to_str().ok());
-        let token = authorization.and_then(|value| value.strip_prefix("Bearer "));
-        token.is_some_and(|token| self.tokens.read().iter().any(|accepted| accepted == token))
+    fn accepts(&self, token: &str) -> bool {
+        self.tokens.read().iter().any(|accepted| accepted == token)
     }
 
     async fn resource(
@@ -249,6 +249,12 @@ fn failure(status: &Status) -> Response<Body> {
         response.headers_mut().insert(RETRY_AFTER, seconds.into());
     }
     response
+}
+
+/// What is not a bearer token, or an empty one, is no credential.
+fn bearer_token(parts: &Parts) -> Option<&str> {
+    let token = header(parts, AUTHORIZATION.as_str())?.strip_prefix("Bearer ")?;
+    Some(token.trim()).filter(|token| !token.is_empty())
 }
 
 async fn read_body(incoming: Incoming) -> Result<bytes::Bytes, Status> {

@@ -105,8 +105,7 @@ impl Fleet {
         let mut turn = self.clusters.iter().cycle();
         loop {
             tokio::time::sleep(UP).await;
-            let failing: Vec<&SimCluster> =
-                turn.by_ref().take(down.min(self.clusters.len())).collect();
+            let failing: Vec<&SimCluster> = turn.by_ref().take(down).collect();
             for cluster in &failing {
                 cluster.kill();
             }

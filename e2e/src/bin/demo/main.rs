@@ -1,13 +1,16 @@
 //! `cargo demo`: simulated clusters whose objects change, some of them down at times; the proxy in front; and kubectl
 //! lines to try. It needs nothing but Rust.
 
+use std::fs::OpenOptions;
 use std::future::pending;
 use std::io::{Write as _, stdout};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use clap::Parser;
+use clap::error::ErrorKind;
+use clap::{CommandFactory as _, Parser};
 use fleetcache::app::App;
 use fleetcache::args::ServeArgs;
 use fleetcache::config::Config;
@@ -29,7 +32,7 @@ use screen::Screen;
 #[command(name = "demo")]
 struct Args {
     /// How many clusters
-    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = at_least_one)]
     clusters: usize,
     /// How many objects in each
     #[arg(long, value_name = "N", default_value_t = 200)]
@@ -45,9 +48,30 @@ struct Args {
     duration: Option<u64>,
 }
 
+impl Args {
+    /// What the arguments by themselves cannot say.
+    fn check(&self) -> Result<(), clap::Error> {
+        let Self { clusters, down, .. } = self;
+        if down <= clusters {
+            return Ok(());
+        }
+        let what = format!("--down {down} is more than --clusters {clusters}");
+        Err(Self::command().error(ErrorKind::ValueValidation, what))
+    }
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("there must be at least 1".to_owned()),
+        Ok(number) => Ok(number),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let args = Args::parse();
+    args.check().unwrap_or_else(|error| error.exit());
     // The proxy logs every outage, which here are all on purpose.
     telemetry::start(&|name| match (name, std::env::var_os(name)) {
         ("FLEETCACHE_LOG", None) => Some("error".into()),
@@ -102,6 +126,10 @@ impl Demo {
             .tempdir()?;
         let fleet = Fleet::start(args.clusters, args.objects).await?;
         let kubeconfig = dir.path().join("clusters.kubeconfig");
+        // The temporary directory is open to all users of the machine, and what is written has tokens in it.
+        let mut private = OpenOptions::new();
+        private.write(true).create_new(true).mode(0o600);
+        private.open(&kubeconfig)?;
         kubeconfig::write(&kubeconfig, &fleet.contexts())?;
         let proxy = start_proxy(&kubeconfig, &args.listen, &dir.path().join("state")).await?;
         let (changes, stop) = (TaskTracker::new(), CancellationToken::new());

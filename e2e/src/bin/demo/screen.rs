@@ -1,6 +1,7 @@
 //! What the demo prints: lines to try, then how the clusters do as the proxy sees them.
 
 use std::io::{IsTerminal as _, Stdout, Write as _, stdout};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -32,6 +33,7 @@ pub(crate) struct Screen<'a> {
     fleet: &'a Fleet,
     client: Client,
     proxy: String,
+    admin: SocketAddr,
     state_dir: String,
     kubeconfig: String,
     out: Stdout,
@@ -67,6 +69,7 @@ impl<'a> Screen<'a> {
             fleet,
             client,
             proxy: server,
+            admin: proxy.admin_addr(),
             state_dir: state_dir.display().to_string(),
             kubeconfig: proxy.kubeconfig().display().to_string(),
             out: stdout(),
@@ -77,26 +80,45 @@ impl<'a> Screen<'a> {
     pub(crate) fn introduce(&mut self, down: usize) -> anyhow::Result<()> {
         let Self {
             proxy,
+            admin,
             state_dir,
             kubeconfig,
             ..
         } = self;
         let names = self.fleet.names();
-        let (count, objects) = (names.len(), self.fleet.objects());
+        let (clusters, objects) = (
+            plural(names.len(), "simulated cluster"),
+            self.fleet.objects(),
+        );
         let name = names.first().map_or("oslo", String::as_str);
-        let (up, down_for) = (UP.as_secs(), DOWN.as_secs());
+        let outages = outages(down);
+        let try_outage = if down == 0 {
+            String::new()
+        } else {
+            format!(
+                "  time kubectl --context {name} get nodes      # when {name} is down: an answer at once\n"
+            )
+        };
         let text = format!(
-            "{count} simulated clusters of {objects} objects each, behind {proxy}\n\
-             Every {up} s the next {down} of them fail for {down_for} s. Ctrl-C ends it all. In another terminal:\n\n  \
+            "{clusters} of {objects} objects each, behind {proxy}\n\
+             The clusters are simulated: no logs, exec, explain or server-side apply.\n\
+             {outages}\n\
+             In another terminal:\n\n  \
              export KUBECONFIG={kubeconfig}\n  \
-             kubectl config get-contexts\n  \
-             kubectl --context {name} get pods -A\n  \
+             kubectl config get-contexts\n\n  \
+             # the first read fills the cache, the next are answered from it; plain tables (no -o) go live for now\n  \
+             kubectl --context {name} get pods -A -o json | head\n  \
+             kubectl --context {name} get pods -A -o yaml | head\n  \
+             kubectl --context {name} get pods -A -o name\n  \
+             kubectl --context {name} get pods -A -o name -v=8 2>&1 | grep -i cache-status      # hit: from memory\n\n  \
              kubectl --context {name} -n shop get pods --watch\n  \
              kubectl --context {name} create configmap hello --from-literal=it=works\n  \
-             kubectl --context {name} get configmap hello -o yaml\n  \
-             time kubectl --context {name} get nodes      # when {name} is down: an answer at once\n\n  \
+             kubectl --context {name} get configmap hello -o yaml\n\
+             {try_outage}\n  \
              # the headers tell whether an answer came from memory, and how old it is\n  \
-             curl -sS -A demo -o /dev/null -D - --cacert {state_dir}/ca.crt -H \"Authorization: Bearer $(cat {state_dir}/token)\" {proxy}/clusters/{name}/{ASKED}\n\n"
+             curl -sS -A demo -o /dev/null -D - --cacert {state_dir}/ca.crt -H \"Authorization: Bearer $(cat {state_dir}/token)\" {proxy}/clusters/{name}/{ASKED}\n  \
+             curl http://{admin}/metrics\n\n\
+             Ctrl-C ends it all. FLEETCACHE_LOG=access=debug cargo demo 2>demo.log logs a line per request, with its reason.\n\n"
         );
         self.print(&text)
     }
@@ -199,6 +221,22 @@ impl Round {
         parts.push(format!("{changes} changes"));
         parts.join(" · ")
     }
+}
+
+/// How clusters will fail, as a line; nothing where none will.
+fn outages(down: usize) -> String {
+    let (up, down_for) = (UP.as_secs(), DOWN.as_secs());
+    let failing = match down {
+        0 => return String::new(),
+        1 => "cluster fails".to_owned(),
+        _ => format!("{down} clusters fail"),
+    };
+    format!("Every {up} s the next {failing} for {down_for} s.\n")
+}
+
+fn plural(count: usize, what: &str) -> String {
+    let s = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{s}")
 }
 
 fn from_memory(answer: &Answer) -> bool {

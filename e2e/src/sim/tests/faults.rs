@@ -79,7 +79,7 @@ async fn codes_are_answered_where_they_are_wanted() {
     let client = Client::new(&cluster);
     cluster.fault(Fault::Unauthorized);
     assert_eq!(client.get(CONFIGMAPS).await.status, 401);
-    assert_eq!(client.get("/readyz").await.status, 200);
+    assert_eq!(client.get("/readyz").await.status, 401);
     cluster.heal().unwrap();
 
     cluster.fault(Fault::Forbidden(vec!["/api/v1/pods".to_owned()]));

@@ -253,7 +253,7 @@ async fn discovery_names_every_resource() {
 }
 
 #[tokio::test]
-async fn a_wrong_token_is_unauthorized_but_health_is_public() {
+async fn a_wrong_token_is_unauthorized_everywhere_and_health_needs_none() {
     let cluster = cluster().await;
     let mut client = Client::new(&cluster);
     client.token = "wrong".to_owned();
@@ -262,7 +262,16 @@ async fn a_wrong_token_is_unauthorized_but_health_is_public() {
         (refused.status, &refused.json()["reason"]),
         (StatusCode::UNAUTHORIZED, &json!("Unauthorized"))
     );
-    assert_eq!(client.get("/readyz").await.status, 200);
+    let public = ["/readyz", "/livez", "/healthz", "/version"];
+    for path in public {
+        assert_eq!(client.get(path).await.status, 401, "{path}");
+    }
     cluster.accept_tokens(vec!["wrong".to_owned()]);
     assert_eq!(client.get(CONFIGMAPS).await.status, 200);
+    // An empty token is none.
+    client.token.clear();
+    assert_eq!(client.get(CONFIGMAPS).await.status, 401);
+    for path in public {
+        assert_eq!(client.get(path).await.status, 200, "{path}");
+    }
 }
