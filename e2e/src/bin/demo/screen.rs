@@ -118,7 +118,7 @@ impl<'a> Screen<'a> {
              # the headers tell whether an answer came from memory, and how old it is\n  \
              curl -sS -A demo -o /dev/null -D - --cacert {state_dir}/ca.crt -H \"Authorization: Bearer $(cat {state_dir}/token)\" {proxy}/clusters/{name}/{ASKED}\n  \
              curl http://{admin}/metrics\n\n\
-             Ctrl-C ends it all. FLEETCACHE_LOG=access=debug cargo demo 2>demo.log logs a line per request, with its reason.\n\n"
+             Ctrl-C ends it all. FLEETCACHE_LOG=fleetcache::access=debug cargo demo 2>demo.log logs a line per request, with its reason.\n\n"
         );
         self.print(&text)
     }
