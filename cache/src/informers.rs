@@ -17,8 +17,9 @@ use crate::eviction::Fleet;
 use crate::floor::Floor;
 use crate::gvr::{Gvr, Storage};
 use crate::informer::Informer;
-use crate::reflector::{Reflector, latest_resource_version, preferred_version};
-use crate::resource_version::ResourceVersion;
+use crate::reflector::{Reflector, preferred_version};
+
+mod confirm;
 
 /// GETs of a kind within [`GET_WINDOW`] that start its informer.
 const GETS_TO_START: usize = 3;
@@ -28,9 +29,6 @@ const GET_WINDOW: Duration = Duration::from_secs(60);
 
 /// Time for which a kind that cannot be cached is not tried again.
 const REFUSED_FOR: Duration = Duration::from_secs(60);
-
-/// Time after which the floor is checked against the cluster where a DELETED event has not come.
-const GONE_CHECKED_AFTER: Duration = Duration::from_secs(10);
 
 /// Whether a kind is kept in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -331,79 +329,8 @@ impl Informers {
             .any(|informer| informer.holds(key))
     }
 
-    /// A write whose effect is not known: reads of the storage go live until a version taken live from now on is in
-    /// its floor.
-    pub fn unconfirmed(self: &Arc<Self>, storage: &Storage, epoch: u64) {
-        let Some(informer) = self.of_storage(storage) else {
-            return;
-        };
-        if informer.floor().unconfirmed(epoch) {
-            self.check_floor(&informer, epoch, Duration::ZERO, move |floor, now| {
-                floor.confirmed(epoch, now)
-            });
-        }
-    }
-
-    /// An object is known to be deleted, though its answer told no version. Where its DELETED event does not come, a
-    /// version taken live tells whether it will.
-    pub fn gone(self: &Arc<Self>, storage: &Storage, epoch: u64, key: &str, uid: &str) {
-        let Some(informer) = self.of_storage(storage) else {
-            return;
-        };
-        let uid = uid.to_owned();
-        informer.floor().gone(epoch, key, &uid);
-        if informer.floor().is_gone(epoch, &uid) {
-            self.check_floor(&informer, epoch, GONE_CHECKED_AFTER, move |floor, now| {
-                floor.gone_checked(epoch, &uid, now);
-            });
-        }
-    }
-
     fn of_storage(&self, storage: &Storage) -> Option<Arc<Informer>> {
         self.state.lock().of_storage(storage)
-    }
-
-    /// Takes the newest version of a kind live, as soon as that is possible, and tells its floor.
-    fn check_floor(
-        self: &Arc<Self>,
-        informer: &Arc<Informer>,
-        epoch: u64,
-        after: Duration,
-        tell: impl FnOnce(&Floor, ResourceVersion) + Send + 'static,
-    ) {
-        let (informers, informer) = (Arc::clone(self), Arc::clone(informer));
-        self.fleet.tasks().spawn(async move {
-            let check = async {
-                tokio::time::sleep(after).await;
-                if let Some(now) = informers.latest_version(&informer, epoch).await {
-                    tell(informer.floor(), now);
-                }
-            };
-            // A stopped informer's floor has no reader.
-            informer.stopped().run_until_cancelled(check).await;
-        });
-    }
-
-    /// The newest version of a kind, tried until it is known; `None` where the epoch is over.
-    async fn latest_version(&self, informer: &Informer, epoch: u64) -> Option<ResourceVersion> {
-        let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
-        let mut connections = self.connections.clone();
-        loop {
-            let connection = next_connection(&mut connections).await?;
-            if connection.epoch != epoch {
-                return None;
-            }
-            let shard = connection.informer_shard();
-            let asked = latest_resource_version(&connection, &shard, &informer.gvr);
-            match connection.closed().run_until_cancelled(asked).await {
-                Some(Ok(now)) => return Some(now),
-                Some(Err(error)) => {
-                    tracing::debug!(cluster = self.cluster, gvr = %informer.gvr, error = %error.chain(), "newest version not known yet");
-                    tokio::time::sleep(backoff.next_pause()).await;
-                }
-                None => {}
-            }
-        }
     }
 
     /// Starts the informers of the kinds that are always kept, on the first connection.
