@@ -33,9 +33,13 @@ struct FloorState {
     resource_version: ResourceVersion,
     /// Writes whose effect is not known yet: reads go live until a resourceVersion taken afterwards is in the floor.
     unconfirmed: usize,
+    /// Somebody asks for that version, and goes on until there is nothing unconfirmed.
+    confirming: bool,
     /// Objects known to be deleted whose DELETED event has not come, by uid. Shared with the readers that arrived
     /// meanwhile: an event that comes after a reader's arrival must not hide from it what it needs.
     gone: Arc<HashMap<String, Gone>>,
+    /// Somebody will ask for a version that tells of those.
+    checking_gone: bool,
     /// Deletions whose event came, oldest first.
     deleted: VecDeque<Deleted>,
 }
@@ -117,15 +121,16 @@ impl Floor {
         }
     }
 
-    /// An object is known to be deleted, though the answer told no version.
-    pub fn gone(&self, epoch: u64, key: &str, uid: &str) {
+    /// An object is known to be deleted, though the answer told no version. True where the caller must see to it that
+    /// [`Self::gone_checked`] is told in a while.
+    pub fn gone(&self, epoch: u64, key: &str, uid: &str) -> bool {
         let Some(mut state) = self.in_epoch(epoch) else {
-            return;
+            return false;
         };
         if let Some(deleted) = state.deleted.iter().find(|deleted| deleted.uid == uid) {
             // The informer of another version may not have got that far.
             state.resource_version = state.resource_version.max(deleted.at);
-            return;
+            return false;
         }
         let now = Instant::now();
         let entry = Gone {
@@ -135,6 +140,7 @@ impl Floor {
         };
         state.forget_gone(|gone| now.duration_since(gone.since) >= GONE_REMEMBERED);
         Arc::make_mut(&mut state.gone).insert(uid.to_owned(), entry);
+        !std::mem::replace(&mut state.checking_gone, true)
     }
 
     /// A DELETED event of this version came. It takes the place of the uid, also for readers of another version of the
@@ -166,19 +172,25 @@ impl Floor {
             .map_or_else(ResourceVersion::default, |state| state.resource_version)
     }
 
-    /// Whether an object known to be gone still waits for its DELETED event.
-    pub fn is_gone(&self, epoch: u64, uid: &str) -> bool {
-        self.in_epoch(epoch)
-            .is_some_and(|state| state.gone.contains_key(uid))
+    /// Whether a deletion still waits for its event, unchecked. Where none does, checking ends.
+    pub fn has_gone_to_check(&self, epoch: u64) -> bool {
+        let Some(mut state) = self.in_epoch(epoch) else {
+            return false;
+        };
+        let mut gone = state.gone.values();
+        state.checking_gone = gone.any(|gone| gone.checked_at.is_none());
+        state.checking_gone
     }
 
-    /// A version taken live after an object was known to be gone: what holds the object at that version is right, and
-    /// the deletion was none (a dry run asked for in the request's body).
-    pub fn gone_checked(&self, epoch: u64, uid: &str, at: ResourceVersion) {
-        if let Some(mut state) = self.in_epoch(epoch)
-            && let Some(gone) = Arc::make_mut(&mut state.gone).get_mut(uid)
-        {
-            gone.checked_at = Some(at);
+    /// A version taken live at `asked` or later: what holds an object at that version which was known to be gone before
+    /// is right, and the deletion was none (a dry run asked for in the request's body).
+    pub fn gone_checked(&self, epoch: u64, asked: Instant, at: ResourceVersion) {
+        if let Some(mut state) = self.in_epoch(epoch) {
+            for gone in Arc::make_mut(&mut state.gone).values_mut() {
+                if gone.since <= asked && gone.checked_at.is_none() {
+                    gone.checked_at = Some(at);
+                }
+            }
             state.forget_gone(|_| false);
         }
     }
@@ -192,17 +204,26 @@ impl Floor {
         }
     }
 
-    /// A write's effect is unknown until [`Self::confirmed`]. `false` where the epoch is over and nothing is owed.
+    /// A write's effect is unknown until [`Self::confirmed`]. True where the caller must see to that.
     pub fn unconfirmed(&self, epoch: u64) -> bool {
-        self.in_epoch(epoch)
-            .map(|mut state| state.unconfirmed += 1)
-            .is_some()
+        let Some(mut state) = self.in_epoch(epoch) else {
+            return false;
+        };
+        state.unconfirmed += 1;
+        !std::mem::replace(&mut state.confirming, true)
     }
 
-    /// A version taken live after the write: the write is in it.
-    pub fn confirmed(&self, epoch: u64, at: ResourceVersion) {
+    /// How many writes a version taken from now on confirms. Where there is none, confirming ends.
+    pub fn to_confirm(&self, epoch: u64) -> Option<usize> {
+        let mut state = self.in_epoch(epoch)?;
+        state.confirming = state.unconfirmed > 0;
+        state.confirming.then_some(state.unconfirmed)
+    }
+
+    /// A version taken live after these writes: they are in it.
+    pub fn confirmed(&self, epoch: u64, writes: usize, at: ResourceVersion) {
         if let Some(mut state) = self.in_epoch(epoch) {
-            state.unconfirmed = state.unconfirmed.saturating_sub(1);
+            state.unconfirmed = state.unconfirmed.saturating_sub(writes);
             state.resource_version = state.resource_version.max(at);
         }
     }
@@ -303,8 +324,12 @@ mod tests {
     #[test]
     fn a_deletion_that_was_none_hides_nothing_for_long() {
         let floor = Floor::default();
-        floor.gone(1, "ns/a", "u1");
-        floor.gone_checked(1, "u1", rv(9));
+        let before = Instant::now();
+        assert!(floor.gone(1, "ns/a", "u1"));
+        assert!(!floor.gone(1, "ns/b", "u2"), "one question for both");
+        floor.gone_checked(1, before - Duration::from_secs(1), rv(9));
+        assert!(!admits(&floor, &snapshot(Some("u1"), 9)), "asked too early");
+        floor.gone_checked(1, Instant::now(), rv(9));
         assert!(!admits(&floor, &snapshot(Some("u1"), 8)));
         assert!(admits(&floor, &snapshot(Some("u1"), 9)));
     }
@@ -314,7 +339,7 @@ mod tests {
         let floor = Floor::default();
         floor.deleted(1, "u1", rv(9));
         floor.gone(1, "ns/a", "u1");
-        assert!(!floor.is_gone(1, "u1"));
+        assert!(!floor.has_gone_to_check(1));
         assert!(admits(&floor, &snapshot(None, 9)));
     }
 
@@ -340,18 +365,23 @@ mod tests {
         floor.replaced(1, rv(7));
         // The event that makes it came, the one that deletes it did not.
         assert!(!admits(&floor, &snapshot(Some("u1"), 8)));
-        floor.gone_checked(1, "u1", rv(9));
+        floor.gone_checked(1, Instant::now(), rv(9));
         floor.replaced(1, rv(9));
-        assert!(!floor.is_gone(1, "u1"));
+        assert!(!floor.has_gone_to_check(1));
     }
 
     #[test]
     fn nobody_reads_until_all_writes_are_confirmed() {
         let floor = Floor::default();
-        assert!(floor.unconfirmed(1) && floor.unconfirmed(1));
-        floor.confirmed(1, rv(8));
+        assert!(floor.unconfirmed(1), "the first is to be seen to");
+        assert!(!floor.unconfirmed(1), "and the second with it");
+        let asked = floor.to_confirm(1).unwrap();
+        assert!(!floor.unconfirmed(1));
+        floor.confirmed(1, asked, rv(8));
         assert_eq!(floor.needed().unwrap_err(), BelowFloor::Unconfirmed);
-        floor.confirmed(1, rv(6));
+        assert_eq!(floor.to_confirm(1), Some(1), "came after the question");
+        floor.confirmed(1, 1, rv(6));
+        assert_eq!(floor.to_confirm(1), None);
         assert!(!admits(&floor, &snapshot(None, 7)));
         assert!(admits(&floor, &snapshot(None, 8)));
     }

@@ -20,7 +20,7 @@ use crate::informer::Informer;
 use crate::reflector::{Reflector, preferred_version};
 
 mod config;
-mod floor_check;
+mod confirm;
 
 pub use config::{CachePolicy, InformersConfig};
 
@@ -32,9 +32,6 @@ const GET_WINDOW: Duration = Duration::from_secs(60);
 
 /// Time for which a kind that cannot be cached is not tried again.
 const REFUSED_FOR: Duration = Duration::from_secs(60);
-
-/// Time after which the floor is checked against the cluster where a DELETED event has not come.
-const GONE_CHECKED_AFTER: Duration = Duration::from_secs(10);
 
 /// What all reflectors of a cluster share.
 #[derive(Debug)]
@@ -269,34 +266,6 @@ impl Informers {
             .values()
             .filter(of_storage)
             .any(|informer| informer.holds(key))
-    }
-
-    /// A write whose effect is not known: reads of the storage go live until a version taken live from now on is in
-    /// its floor.
-    pub fn unconfirmed(self: &Arc<Self>, storage: &Storage, epoch: u64) {
-        let Some(informer) = self.of_storage(storage) else {
-            return;
-        };
-        if informer.floor().unconfirmed(epoch) {
-            self.check_floor(&informer, epoch, Duration::ZERO, move |floor, now| {
-                floor.confirmed(epoch, now)
-            });
-        }
-    }
-
-    /// An object is known to be deleted, though its answer told no version. Where its DELETED event does not come, a
-    /// version taken live tells whether it will.
-    pub fn gone(self: &Arc<Self>, storage: &Storage, epoch: u64, key: &str, uid: &str) {
-        let Some(informer) = self.of_storage(storage) else {
-            return;
-        };
-        let uid = uid.to_owned();
-        informer.floor().gone(epoch, key, &uid);
-        if informer.floor().is_gone(epoch, &uid) {
-            self.check_floor(&informer, epoch, GONE_CHECKED_AFTER, move |floor, now| {
-                floor.gone_checked(epoch, &uid, now);
-            });
-        }
     }
 
     fn of_storage(&self, storage: &Storage) -> Option<Arc<Informer>> {

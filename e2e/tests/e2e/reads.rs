@@ -2,6 +2,7 @@
 
 mod answers;
 mod clients;
+mod odd;
 
 use std::time::Duration;
 

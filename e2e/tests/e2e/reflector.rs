@@ -101,6 +101,28 @@ async fn many_readers_are_one_watch() {
     );
 }
 
+/// A controller that meets a hundred conflicts at once must not make a hundred lists of them.
+#[tokio::test]
+async fn many_writes_of_unknown_effect_are_one_question() {
+    let sim = Sim::start(SimConfig::new("sim")).await;
+    warm(&sim.proxied, LIST).await;
+    sim.cluster.fault(Fault::Slow(Duration::from_millis(100)));
+    let before = sim.cluster.counts().requests("list", "configmaps");
+    let clients: Vec<Client> = (0..100)
+        .map(|_| sim.proxy.client(sim.cluster.name()).unwrap())
+        .collect();
+    let absent = "/api/v1/namespaces/default/configmaps/absent";
+    let writes = clients.iter().map(|client| client.delete(absent));
+    for answer in futures_util::future::join_all(writes).await {
+        assert_eq!(answer.unwrap().status, 404);
+    }
+    sim.cluster.heal().unwrap();
+    sim.equal_from_memory(LIST).await;
+    let asked = sim.cluster.counts().requests("list", "configmaps") - before;
+    println!("{asked} lists for a hundred writes");
+    assert!(asked < 50, "{asked} lists");
+}
+
 #[tokio::test]
 async fn a_server_without_streaming_lists_is_listed_by_pages() {
     let mut config = SimConfig::new("older");
