@@ -139,7 +139,7 @@ fn kubeconfig(args: KubeconfigArgs) -> anyhow::Result<()> {
 
 fn check(file: &Path) -> anyhow::Result<()> {
     config::check_file(file)?;
-    Ok(())
+    writeln!(std::io::stdout(), "{}: no mistakes", file.display()).context("cannot print")
 }
 
 /// An error and its causes as one line; mistakes as one line each.
