@@ -10,7 +10,7 @@ use anyhow::{Context as _, bail};
 use clap::Parser as _;
 use fleetcache::app::App;
 use fleetcache::args::{Args, Command, ConfigCommand, KubeconfigArgs, ServeArgs};
-use fleetcache::clusters::ServesItself;
+use fleetcache::clusters::ClustersError;
 use fleetcache::config::{self, Config, Mistakes};
 use fleetcache::serving_kubeconfig::ServingKubeconfig;
 use fleetcache::{state_dir, telemetry};
@@ -33,7 +33,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     };
     // A mistake in what was asked for is told apart from a failure to do it.
-    let mistaken = err.is::<Mistakes>() || err.is::<ServesItself>();
+    let mistaken = err.is::<Mistakes>() || err.is::<ClustersError>();
     let code = if mistaken { 2 } else { 1 };
     complain(&err);
     ExitCode::from(code)
