@@ -101,7 +101,7 @@ pub fn load(config: &Config, itself: &Itself<'_>) -> Result<Loaded, ClustersErro
                 all.rejected.push(format!(
                     "context {:?} of {}: another source has a cluster {:?} already; rename the context",
                     cluster.context,
-                    found.file_of(&cluster.context).unwrap_or(Path::new("")).display(),
+                    found.file_of(&cluster.context).unwrap_or_else(|| Path::new("")).display(),
                     cluster.name,
                 ));
                 continue;
@@ -147,7 +147,9 @@ fn serves_itself(
     source: &KubeconfigSource,
     found: &Contexts,
 ) -> ClustersError {
-    let path = found.file_of(&cluster.context).unwrap_or(Path::new(""));
+    let path = found
+        .file_of(&cluster.context)
+        .unwrap_or_else(|| Path::new(""));
     ClustersError::ServesItself {
         path: path.to_owned(),
         context: cluster.context,
