@@ -1,12 +1,13 @@
 //! The only wiring: state directory, clusters, handler, listeners; and their end, in order.
 
 use std::collections::HashMap;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow};
 use fleetcache_auth::Authenticator;
 use fleetcache_cache::cluster_cache::ClusterCache;
 use fleetcache_cache::eviction::Fleet;
@@ -65,8 +66,8 @@ impl App {
 
         let state_dir = StateDir::open(&config.state_dir)?;
         let token = state_dir.token()?;
-        let (proxy, proxy_addr) = bind(&config.listen).await?;
-        let (admin, admin_addr) = bind(&config.admin_listen).await?;
+        let (proxy, proxy_addr) = bind(&config.listen, "--listen").await?;
+        let (admin, admin_addr) = bind(&config.admin_listen, "--admin-listen").await?;
         let certificates = state_dir.certificates(&names(&config.listen))?;
         let ca_pem = certificates.ca_pem.clone();
 
@@ -80,10 +81,16 @@ impl App {
         };
         let loaded = clusters::load(&config, &itself)?;
         for reason in &loaded.rejected {
-            tracing::warn!(%reason, "context is not served");
+            tracing::warn!(%reason, "not served");
         }
-        if loaded.clusters.is_empty() {
-            bail!(nothing_to_serve(&loaded.rejected));
+        for cluster in &loaded.clusters {
+            if cluster.name != cluster.context {
+                tracing::info!(
+                    context = cluster.context,
+                    cluster = cluster.name,
+                    "context served under another name"
+                );
+            }
         }
         let names: Vec<_> = loaded.clusters.iter().map(|it| it.name.clone()).collect();
         let settings: HashMap<_, _> = names
@@ -222,14 +229,22 @@ fn log_failure(ended: Result<(), JoinError>) {
     }
 }
 
-async fn bind(address: &ListenAddress) -> anyhow::Result<(TcpListener, SocketAddr)> {
+async fn bind(address: &ListenAddress, flag: &str) -> anyhow::Result<(TcpListener, SocketAddr)> {
     let bind = async {
         let listener = TcpListener::bind((address.host.as_str(), address.port)).await?;
         let bound = listener.local_addr()?;
         Ok::<_, std::io::Error>((listener, bound))
     };
-    bind.await
-        .with_context(|| format!("cannot listen on {address}"))
+    bind.await.map_err(|err| {
+        let advice = match err.kind() {
+            ErrorKind::AddrInUse => "stop what uses it or choose another",
+            _ => "choose another",
+        };
+        let problem = err.to_string();
+        // The number behind the system's words helps nobody.
+        let problem = problem.split(" (os error").next().unwrap_or_default();
+        anyhow!("cannot listen on {address}: {problem}; {advice} with {flag}")
+    })
 }
 
 /// What clients may call the proxy, apart from localhost: the host it was told to listen on, and this machine's name
@@ -240,14 +255,6 @@ fn names(listen: &ListenAddress) -> Vec<String> {
         return vec![name.trim().to_owned()];
     }
     vec![listen.host.clone()]
-}
-
-fn nothing_to_serve(rejected: &[String]) -> String {
-    let advice = "no cluster to serve; name a kubeconfig with --kubeconfig, in $KUBECONFIG or at ~/.kube/config";
-    if rejected.is_empty() {
-        return advice.to_owned();
-    }
-    format!("{advice} (not served: {})", rejected.join("; "))
 }
 
 #[cfg(test)]

@@ -6,10 +6,10 @@ use clap::{Args as ClapArgs, Parser, Subcommand};
 
 /// One HTTPS endpoint in front of many Kubernetes clusters.
 #[derive(Debug, Parser)]
-#[command(name = "fleetcache", version, disable_help_subcommand = true)]
+#[command(name = "fleetcache", version)]
 #[command(
-    after_help = "Environment: FLEETCACHE_LOG sets what is logged (`info`, `fleetcache=debug`, …), \
-                        FLEETCACHE_LOG_FORMAT is `text` or `json`."
+    after_help = "Environment: FLEETCACHE_LOG sets what is logged: a level for the proxy itself (`info`; `debug` has a line \
+                  per request) or a list (`info,fleetcache::access=debug`). FLEETCACHE_LOG_FORMAT is `text` or `json`."
 )]
 pub struct Args {
     /// What to do.
@@ -167,6 +167,13 @@ mod tests {
             "fleetcache config check",
             "error: the following required arguments were not provided:",
         );
+    }
+
+    #[test]
+    fn help_is_a_command_too() {
+        let err = Args::try_parse_from(["fleetcache", "help", "serve"]).unwrap_err();
+        assert_eq!(err.kind(), clap::error::ErrorKind::DisplayHelp);
+        assert!(err.to_string().contains("--admin-listen"), "{err}");
     }
 
     #[test]

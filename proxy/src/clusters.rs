@@ -1,11 +1,15 @@
 //! From the configured sources to clusters: their names, their timings, and that none of them is this proxy.
 
+mod contexts;
+
 use std::collections::HashSet;
+use std::path::{Path, PathBuf};
 
 use fleetcache_cache::cluster_config::ClusterConfig;
 use fleetcache_cache::kubeconfig::{self, Loaded};
 
-use crate::config::{Config, ListenAddress};
+use self::contexts::Contexts;
+use crate::config::{Config, KubeconfigOrigin, KubeconfigSource, ListenAddress};
 
 /// How to recognise this proxy among clusters.
 #[derive(Debug)]
@@ -16,43 +20,88 @@ pub struct Itself<'a> {
     pub ca_pem: &'a str,
 }
 
-/// A context leads back to this proxy, which would then serve itself.
+/// Why the clusters that were asked for cannot be served: a mistake in what was given.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "context {context:?} is this proxy itself (its server is {server}); leave it out by naming the others with --context, \
-     or give another kubeconfig"
-)]
-pub struct ServesItself {
-    /// The context.
-    pub context: String,
-    /// Its server.
-    pub server: String,
+pub enum ClustersError {
+    /// A context leads back to this proxy, which would then serve itself.
+    #[error("context {context:?} of {} is this proxy itself (its server is {server}){advice}", path.display())]
+    ServesItself {
+        /// The context.
+        context: String,
+        /// The file that it is of.
+        path: PathBuf,
+        /// Its server.
+        server: String,
+        /// What to do, after what stands between it and the sentence.
+        advice: &'static str,
+    },
+    /// A flag names a context that no file has.
+    #[error("{flag}: no context {context:?}{known}{}", listed(unread))]
+    UnknownContext {
+        /// The flag, and its variable where that named it.
+        flag: String,
+        /// The context.
+        context: String,
+        /// Which there are, where they are few; begins with a semicolon.
+        known: String,
+        /// Files that could not be read.
+        unread: Vec<String>,
+    },
+    /// There is nothing to serve.
+    #[error(
+        "no cluster to serve; name a kubeconfig with --kubeconfig, in $KUBECONFIG or at ~/.kube/config{}",
+        listed(rejected)
+    )]
+    Nothing {
+        /// Files and contexts that cannot be served, and why.
+        rejected: Vec<String>,
+    },
 }
+
+/// Contexts up to which a message lists them.
+const FEW: usize = 20;
 
 /// Loads all clusters, each with the timings that hold for its name.
 ///
 /// # Errors
-/// One of them is this proxy.
-pub fn load(config: &Config, itself: &Itself<'_>) -> Result<Loaded, ServesItself> {
+/// What was asked for cannot be served: one of the clusters is this proxy, there is none, or one that a flag names is
+/// not there.
+pub fn load(config: &Config, itself: &Itself<'_>) -> Result<Loaded, ClustersError> {
     let mut all = Loaded::default();
     let mut taken = HashSet::new();
-    for source in &config.kubeconfigs {
+    let found: Vec<_> = config
+        .kubeconfigs
+        .iter()
+        .map(|it| Contexts::read(&it.paths))
+        .collect();
+    check_flag(config, &found)?;
+    for (source, found) in config.kubeconfigs.iter().zip(found) {
+        all.rejected.extend(found.unread());
+        if found.is_empty() {
+            all.rejected.extend(found.without_contexts());
+            continue;
+        }
+        let mut wanted = source.contexts.clone();
+        if config.contexts.is_some() && found.is_complete() {
+            // A flag names contexts of all sources together.
+            wanted.retain(|name| found.file_of(name).is_some());
+            if wanted.is_empty() {
+                continue;
+            }
+        }
         // The timings follow from names that only the load finds.
         let timing = config.timing("");
-        let loaded = kubeconfig::load(&source.paths, &source.contexts, &timing, source.connect);
+        let loaded = kubeconfig::load(found.files(), &wanted, &timing, source.connect);
         all.rejected.extend(loaded.rejected);
         for mut cluster in loaded.clusters {
             if itself.is(&cluster) {
-                return Err(ServesItself {
-                    context: cluster.context,
-                    server: cluster.endpoint.server.to_string(),
-                });
+                return Err(serves_itself(cluster, source, &found));
             }
             if !taken.insert(cluster.name.clone()) {
                 all.rejected.push(format!(
                     "context {:?} of {}: another source has a cluster {:?} already; rename the context",
                     cluster.context,
-                    source.paths.iter().map(|it| it.display().to_string()).collect::<Vec<_>>().join(":"),
+                    found.file_of(&cluster.context).unwrap_or_else(|| Path::new("")).display(),
                     cluster.name,
                 ));
                 continue;
@@ -61,7 +110,68 @@ pub fn load(config: &Config, itself: &Itself<'_>) -> Result<Loaded, ServesItself
             all.clusters.push(cluster);
         }
     }
+    if all.clusters.is_empty() {
+        let rejected = all.rejected;
+        return Err(ClustersError::Nothing { rejected });
+    }
     Ok(all)
+}
+
+/// Each context that a flag names is in some file. Where no file has any, or one is damaged, that tells more.
+fn check_flag(config: &Config, found: &[Contexts]) -> Result<(), ClustersError> {
+    let Some(asked) = &config.contexts else {
+        return Ok(());
+    };
+    if found.iter().all(Contexts::is_empty) || !found.iter().all(Contexts::is_complete) {
+        return Ok(());
+    }
+    let is_known = |name: &&String| found.iter().any(|it| it.file_of(name).is_some());
+    let Some(unknown) = asked.names.iter().find(|name| !is_known(name)) else {
+        return Ok(());
+    };
+    let known: Vec<_> = found.iter().flat_map(Contexts::names).collect();
+    Err(ClustersError::UnknownContext {
+        flag: asked.flag.clone(),
+        context: unknown.clone(),
+        known: if known.len() <= FEW {
+            format!("; there are: {}", known.join(", "))
+        } else {
+            format!("; there are {} others", known.len())
+        },
+        unread: found.iter().flat_map(Contexts::unread).collect(),
+    })
+}
+
+fn serves_itself(
+    cluster: ClusterConfig,
+    source: &KubeconfigSource,
+    found: &Contexts,
+) -> ClustersError {
+    let path = found
+        .file_of(&cluster.context)
+        .unwrap_or_else(|| Path::new(""));
+    ClustersError::ServesItself {
+        path: path.to_owned(),
+        context: cluster.context,
+        server: cluster.endpoint.server.to_string(),
+        advice: match source.origin {
+            KubeconfigOrigin::Variable => {
+                ". $KUBECONFIG names the kubeconfig that fleetcache wrote for its clients; unset it or name yours with \
+                 --kubeconfig"
+            }
+            KubeconfigOrigin::Flag | KubeconfigOrigin::File | KubeconfigOrigin::Home => {
+                "; leave it out by naming the others with --context, or give another kubeconfig"
+            }
+        },
+    }
+}
+
+/// Reasons in parentheses; nothing where there are none.
+fn listed(rejected: &[String]) -> String {
+    if rejected.is_empty() {
+        return String::new();
+    }
+    format!(" (not served: {})", rejected.join("; "))
 }
 
 impl Itself<'_> {

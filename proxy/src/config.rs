@@ -1,13 +1,13 @@
 //! Flags and a configuration file → one checked configuration. Every default is here.
 
 mod duration;
+mod environment;
 mod file;
 mod glob;
 mod listen_address;
 mod memory_limit;
 mod section;
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -17,12 +17,10 @@ use fleetcache_cache::informers::{CachePolicy, InformersConfig};
 use crate::args::ServeArgs;
 use crate::handler::ClusterSettings;
 
+pub use environment::{Environment, NO_STATE_DIR, default_state_dir};
 pub use listen_address::ListenAddress;
 pub use memory_limit::MemoryLimit;
 pub use section::{Mistake, Mistakes};
-
-/// Reads a variable of the environment; a parameter so that tests need not change the process's.
-pub type Environment<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
 /// What a proxy is told, checked.
 #[derive(Clone, Debug)]
@@ -35,6 +33,8 @@ pub struct Config {
     pub state_dir: PathBuf,
     /// Where clusters come from, in the order in which they take names.
     pub kubeconfigs: Vec<KubeconfigSource>,
+    /// The contexts that a flag names, for all sources together.
+    pub contexts: Option<ContextFlag>,
     /// What holds for every cluster.
     pub defaults: ClusterDefaults,
     /// What holds for some, in order: the last one that says something wins.
@@ -57,6 +57,30 @@ pub struct KubeconfigSource {
     /// When their clusters are connected; where none is given, contexts with an exec plugin on demand and all others
     /// always.
     pub connect: Option<ConnectPolicy>,
+    /// Who named them.
+    pub origin: KubeconfigOrigin,
+}
+
+/// Who named kubeconfig files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KubeconfigOrigin {
+    /// The flag `--kubeconfig`, or its variable.
+    Flag,
+    /// The configuration file.
+    File,
+    /// `$KUBECONFIG`.
+    Variable,
+    /// Nobody: it is `~/.kube/config`.
+    Home,
+}
+
+/// Contexts named by `--context`; each must be in some kubeconfig.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContextFlag {
+    /// The flag, and its variable where that is what named them.
+    pub flag: String,
+    /// The contexts.
+    pub names: Vec<String>,
 }
 
 /// What holds for a cluster.
@@ -187,15 +211,25 @@ impl Config {
             }),
             None => file::FileConfig::default(),
         };
-        let mut address = |flag: &str, text: &Option<String>| match text.as_deref()?.parse() {
-            Ok(address) => Some(address),
-            Err(problem) => {
-                mistakes.add(flag, problem as String);
-                None
-            }
+        let mut address = |flag: &str, text: &Option<String>| {
+            let text = text.as_deref()?;
+            let parsed = text.parse::<ListenAddress>();
+            parsed
+                .map_err(|problem| mistakes.add(environment::blame(flag, text, env), problem))
+                .ok()
         };
         let listen = address("--listen", &args.listen).or(file.listen);
         let admin_listen = address("--admin-listen", &args.admin_listen).or(file.admin_listen);
+        let listen = listen.unwrap_or_else(|| ListenAddress::loopback(8443));
+        let admin_listen = admin_listen.unwrap_or_else(|| ListenAddress::loopback(8081));
+        if mistakes.0.is_empty() && listen.overlaps(&admin_listen) {
+            let (flag, text) = match (&args.admin_listen, &args.listen) {
+                (None, Some(text)) => ("--listen", text.as_str()),
+                (text, _) => ("--admin-listen", text.as_deref().unwrap_or_default()),
+            };
+            let problem = listen_address::overlap(&admin_listen, &listen);
+            mistakes.add(environment::blame(flag, text, env), problem);
+        }
         let state_dir = args.state_dir.clone().or(file.state_dir);
         let state_dir = state_dir.or_else(|| default_state_dir(env));
         if state_dir.is_none() {
@@ -211,26 +245,25 @@ impl Config {
         let mut contexts = args.context.clone();
         contexts.retain(|name| !name.is_empty());
         if !given.is_empty() {
-            kubeconfigs = vec![KubeconfigSource::of(given)];
+            kubeconfigs = vec![KubeconfigSource::new(given, KubeconfigOrigin::Flag)];
         } else if kubeconfigs.is_empty() {
-            kubeconfigs = vec![KubeconfigSource::of(default_kubeconfigs(env))];
+            kubeconfigs = vec![environment::default_kubeconfigs(env)];
         }
         if !contexts.is_empty() {
             for source in &mut kubeconfigs {
                 source.contexts.clone_from(&contexts);
             }
         }
+        let contexts = (!contexts.is_empty()).then(|| ContextFlag {
+            flag: environment::blame("--context", &contexts.join(","), env),
+            names: contexts,
+        });
         Ok(Self {
-            listen: listen.unwrap_or_else(|| ListenAddress {
-                host: "127.0.0.1".to_owned(),
-                port: 8443,
-            }),
-            admin_listen: admin_listen.unwrap_or_else(|| ListenAddress {
-                host: "127.0.0.1".to_owned(),
-                port: 8081,
-            }),
+            listen,
+            admin_listen,
             state_dir,
             kubeconfigs,
+            contexts,
             defaults: file.defaults,
             overrides: file.overrides,
             connections: file.connections,
@@ -300,46 +333,13 @@ pub fn check_file(path: &Path) -> Result<(), Mistakes> {
     file::read(path).map(|_| ())
 }
 
-/// What to do where there is no default state directory.
-pub const NO_STATE_DIR: &str = "neither XDG_STATE_HOME nor HOME is set; name a directory";
-
-/// `$XDG_STATE_HOME/fleetcache`, else `~/.local/state/fleetcache`.
-pub fn default_state_dir(env: Environment<'_>) -> Option<PathBuf> {
-    let xdg = non_empty(env, "XDG_STATE_HOME").map(PathBuf::from);
-    // The XDG specification: a relative path is invalid and to be ignored.
-    let base = xdg.filter(|path| path.is_absolute()).or_else(|| {
-        let home = non_empty(env, "HOME")?;
-        Some(Path::new(&home).join(".local/state"))
-    })?;
-    Some(base.join("fleetcache"))
-}
-
-/// `$KUBECONFIG`, else `~/.kube/config`. Of a list, files that do not exist are left out, as kubectl does; a single file
-/// that does not exist is an error when it is read.
-fn default_kubeconfigs(env: Environment<'_>) -> Vec<PathBuf> {
-    if let Some(list) = non_empty(env, "KUBECONFIG") {
-        let all: Vec<_> = std::env::split_paths(&list)
-            .filter(|path| !path.as_os_str().is_empty())
-            .collect();
-        let existing: Vec<_> = all.iter().filter(|path| path.exists()).cloned().collect();
-        return if existing.is_empty() { all } else { existing };
-    }
-    let home = non_empty(env, "HOME");
-    home.map(|home| Path::new(&home).join(".kube/config"))
-        .into_iter()
-        .collect()
-}
-
-fn non_empty(env: Environment<'_>, name: &str) -> Option<OsString> {
-    env(name).filter(|value| !value.is_empty())
-}
-
 impl KubeconfigSource {
-    fn of(paths: Vec<PathBuf>) -> Self {
+    fn new(paths: Vec<PathBuf>, origin: KubeconfigOrigin) -> Self {
         Self {
             paths,
             contexts: Vec::new(),
             connect: None,
+            origin,
         }
     }
 }

@@ -4,16 +4,22 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::Parser as _;
 use fleetcache::app::App;
 use fleetcache::args::{Args, Command, ConfigCommand, KubeconfigArgs, ServeArgs};
-use fleetcache::clusters::ServesItself;
+use fleetcache::clusters::ClustersError;
 use fleetcache::config::{self, Config, Mistakes};
 use fleetcache::serving_kubeconfig::ServingKubeconfig;
 use fleetcache::{state_dir, telemetry};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::Instant;
+
+/// Signals that end the proxy and come this soon after the first are the same wish: `timeout` and some supervisors signal
+/// the process and then its group.
+const SAME_SIGNAL: Duration = Duration::from_millis(500);
 
 fn main() -> ExitCode {
     let done = match Args::parse().command {
@@ -27,7 +33,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     };
     // A mistake in what was asked for is told apart from a failure to do it.
-    let mistaken = err.is::<Mistakes>() || err.is::<ServesItself>();
+    let mistaken = err.is::<Mistakes>() || err.is::<ClustersError>();
     let code = if mistaken { 2 } else { 1 };
     complain(&err);
     ExitCode::from(code)
@@ -52,23 +58,59 @@ fn serve(args: &ServeArgs) -> anyhow::Result<()> {
 
 async fn run(config: Config) -> anyhow::Result<()> {
     // Before anything is started: a signal that comes early must not be lost.
-    let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
-    let mut signalled = async || {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-    };
+    let mut signals = Signals::new()?;
     let app = tokio::select! {
         app = App::start(config) => app?,
-        () = signalled() => return Ok(()),
+        () = signals.end() => return Ok(()),
     };
-    signalled().await;
+    signals.end().await;
     tokio::select! {
         () = app.shutdown() => Ok(()),
         // Whoever asks twice does not want to wait.
-        () = signalled() => bail!("stopped by a second signal before all connections had ended"),
+        () = signals.end() => bail!("stopped by a second signal before all connections had ended"),
+    }
+}
+
+/// The signals that the process takes.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+    /// When the first came that ends the proxy.
+    first: Option<Instant>,
+}
+
+impl Signals {
+    fn new() -> anyhow::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?,
+            interrupt: signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?,
+            hangup: signal(SignalKind::hangup()).context("cannot wait for SIGHUP")?,
+            first: None,
+        })
+    }
+
+    /// Waits for a signal that ends the proxy.
+    async fn end(&mut self) {
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => {}
+                _ = self.interrupt.recv() => {}
+                _ = self.hangup.recv() => {
+                    // By default it would kill, and many send it to have files read again.
+                    tracing::warn!("SIGHUP is ignored: configuration is read at start only; restart to reload");
+                    continue;
+                }
+            }
+            match self.first {
+                Some(first) if first.elapsed() < SAME_SIGNAL => {}
+                Some(_) => return,
+                None => {
+                    self.first = Some(Instant::now());
+                    return;
+                }
+            }
+        }
     }
 }
 
@@ -97,7 +139,7 @@ fn kubeconfig(args: KubeconfigArgs) -> anyhow::Result<()> {
 
 fn check(file: &Path) -> anyhow::Result<()> {
     config::check_file(file)?;
-    Ok(())
+    writeln!(std::io::stdout(), "{}: no mistakes", file.display()).context("cannot print")
 }
 
 /// An error and its causes as one line; mistakes as one line each.
@@ -118,4 +160,37 @@ fn complain(err: &anyhow::Error) {
         }
     }
     let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Signals this process.
+    fn send(name: &str) {
+        let kill = format!("kill -{name} {}", std::process::id());
+        let status = std::process::Command::new("sh")
+            .args(["-c", &kill])
+            .status();
+        assert!(status.unwrap().success());
+    }
+
+    #[tokio::test]
+    async fn which_signals_end_the_proxy() {
+        let mut signals = Signals::new().unwrap();
+        let mut ends = async |within: u64| {
+            let end = signals.end();
+            tokio::time::timeout(Duration::from_millis(within), end)
+                .await
+                .is_ok()
+        };
+        send("HUP");
+        assert!(!ends(100).await, "SIGHUP does not");
+        send("TERM");
+        assert!(ends(10_000).await, "SIGTERM does");
+        send("INT");
+        assert!(!ends(600).await, "another one at once does not");
+        send("INT");
+        assert!(ends(10_000).await, "a later one does");
+    }
 }

@@ -136,7 +136,7 @@ impl Metrics {
             .inc();
     }
 
-    /// A request was answered at once because its cluster cannot be used.
+    /// A request was answered 503 by the proxy itself, since its cluster cannot be used.
     pub fn fast_fail(&self, reason: &'static str) {
         self.fast_fails
             .get_or_create_owned(&ReasonLabels { reason })
@@ -175,7 +175,7 @@ impl Metrics {
         );
         registry.register(
             "fast_fail",
-            "Requests answered at once because their cluster cannot be used, by reason",
+            "Requests answered 503 by the proxy itself because their cluster cannot be used, by reason",
             self.fast_fails.clone(),
         );
         registry.register(

@@ -5,7 +5,7 @@ mod certificates;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 pub use certificates::Certificates;
 
@@ -36,6 +36,12 @@ pub enum StateDirError {
         path: PathBuf,
         /// What the system said.
         source: io::Error,
+    },
+    /// It is a file, or something else.
+    #[error("{} is not a directory; choose one with --state-dir", path.display())]
+    NotADirectory {
+        /// What was named.
+        path: PathBuf,
     },
     /// Another process holds it.
     #[error(
@@ -75,7 +81,17 @@ impl StateDir {
             .recursive(true)
             .mode(0o700)
             .create(&path);
-        create.map_err(io_error("create", &path))?;
+        match create {
+            Err(_) if path.exists() && !path.is_dir() => {
+                return Err(StateDirError::NotADirectory { path });
+            }
+            create => create.map_err(io_error("create", &path))?,
+        }
+        // Clients are told this path. Only the file system knows where `..` leads, since links may be before it.
+        let path = match fs::canonicalize(&path) {
+            Ok(clean) if path.components().any(|it| it == Component::ParentDir) => clean,
+            _ => path.components().collect(),
+        };
         let lock_path = path.join(LOCK);
         let lock = private_file()
             .create(true)
@@ -207,6 +223,28 @@ mod tests {
         let again = dir.certificates(&[]).unwrap();
         assert_eq!(again.ca_pem, made.ca_pem);
         assert_eq!(again.chain, made.chain);
+    }
+
+    #[test]
+    fn its_path_is_clean() {
+        let temp = tempfile::tempdir().unwrap();
+        let temp = fs::canonicalize(temp.path()).unwrap();
+        fs::create_dir_all(temp.join("a/b")).unwrap();
+        for path in ["a/./c//", "a/b/../c"] {
+            let dir = StateDir::open(&temp.join(path)).unwrap();
+            assert_eq!(dir.path().as_os_str(), temp.join("a/c").as_os_str());
+        }
+    }
+
+    #[test]
+    fn a_file_is_no_state_directory() {
+        let temp = tempfile::NamedTempFile::new().unwrap();
+        let err = StateDir::open(temp.path()).unwrap_err().to_string();
+        let expect = format!(
+            "{} is not a directory; choose one with --state-dir",
+            temp.path().display()
+        );
+        assert_eq!(err, expect);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::panic;
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use tracing::level_filters::LevelFilter;
 use tracing_subscriber::EnvFilter;
 
 use crate::config::{Environment, Mistakes};
@@ -18,14 +19,8 @@ static PANICS: AtomicU64 = AtomicU64::new(0);
 /// A variable holds what cannot be read.
 pub fn start(env: Environment<'_>) -> Result<(), Mistakes> {
     let value = |name: &str| env(name).and_then(|it| it.into_string().ok());
-    let filter = value("FLEETCACHE_LOG").filter(|it| !it.is_empty());
-    let filter = filter.unwrap_or_else(|| "info".to_owned());
-    let filter = EnvFilter::try_new(&filter).map_err(|err| {
-        Mistakes::one(
-            "FLEETCACHE_LOG",
-            format!("{filter:?} cannot be read: {err}"),
-        )
-    })?;
+    let filter = filter(&value("FLEETCACHE_LOG").unwrap_or_default())
+        .map_err(|problem| Mistakes::one("FLEETCACHE_LOG", problem))?;
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr);
@@ -38,6 +33,33 @@ pub fn start(env: Environment<'_>) -> Result<(), Mistakes> {
         }
     }
     Ok(())
+}
+
+/// What is logged. A level alone is meant for the proxy: what its libraries say at `debug` drowns its own lines.
+fn filter(text: &str) -> Result<EnvFilter, String> {
+    let text = match text.trim() {
+        "" => "info",
+        text => text,
+    };
+    let wrong = || {
+        format!(
+            "{text:?} is not a level (\"off\", \"error\", \"warn\", \"info\", \"debug\" or \"trace\") nor a list such as \
+             \"info,fleetcache::access=debug\""
+        )
+    };
+    let directives = match text.parse::<LevelFilter>() {
+        Ok(own) => {
+            let others = own.min(LevelFilter::WARN);
+            format!("{others},fleetcache={own},fleetcache_cache={own},fleetcache_auth={own}")
+        }
+        // To the filter a lone word is a target of which everything is logged, and so nothing else: a mistyped level
+        // would silence the proxy.
+        Err(_) if !text.contains(['=', ',', '[']) => return Err(wrong()),
+        Err(_) => text.to_owned(),
+    };
+    // The verifier logs each certificate that it refuses as an error and without the cluster's name; the proxy's own
+    // line about the failed connect has both.
+    EnvFilter::try_new(format!("rustls_platform_verifier=off,{directives}")).map_err(|_| wrong())
 }
 
 /// Counts and logs every panic of the process, then does what was done before.
@@ -60,4 +82,79 @@ pub fn watch_panics() {
 /// Panics since the process started, as far as [`watch_panics`] saw them.
 pub fn panics() -> u64 {
     PANICS.load(Ordering::Relaxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+    use tracing::{debug, error, info, warn};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What is logged of a few lines, as one character each.
+    fn logged(text: &str) -> String {
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_env_filter(filter(text).unwrap())
+            .with_writer(move || writer.clone())
+            .without_time()
+            .with_level(false)
+            .with_target(false)
+            .finish();
+        tracing::subscriber::with_default(subscriber, || {
+            info!(target: "fleetcache::app", "a");
+            debug!(target: "fleetcache::access", "b");
+            debug!(target: "fleetcache_cache::informer", "c");
+            debug!(target: "fleetcache_auth", "d");
+            info!(target: "hyper", "e");
+            warn!(target: "hyper", "f");
+            error!(target: "hyper", "g");
+            error!(target: "rustls_platform_verifier::verification::others", "h");
+        });
+        let bytes = lines.0.lock().clone();
+        String::from_utf8(bytes)
+            .unwrap()
+            .split_whitespace()
+            .collect()
+    }
+
+    #[test]
+    fn what_is_logged() {
+        let check = |text: &str, expect: &str| assert_eq!(logged(text), expect, "{text:?}");
+        check("", "afg");
+        check("info", "afg");
+        check(" DEBUG ", "abcdfg");
+        check("error", "g");
+        check("off", "");
+        check("fleetcache::access=debug", "b");
+        check("info,fleetcache::access=debug", "abefg");
+        check("debug,hyper=off", "abcd");
+    }
+
+    #[test]
+    fn what_is_no_filter_is_refused() {
+        for wrong in ["foo", "debgu", "fleetcache=loud"] {
+            let err = filter(wrong).unwrap_err();
+            let expect = format!("{wrong:?} is not a level (\"off\", ");
+            assert!(err.starts_with(&expect), "{err}");
+        }
+    }
 }

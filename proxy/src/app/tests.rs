@@ -164,6 +164,80 @@ async fn a_proxy_starts_answers_and_ends() {
     app.shutdown().await;
 }
 
+#[test]
+fn what_cannot_be_served_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let servers = [
+        ("alpha", "https://127.0.0.1:1"),
+        ("own", "https://127.0.0.1:8443/clusters/a"),
+    ];
+    let input = kubeconfig(dir.path(), &servers);
+    let empty = dir.path().join("empty");
+    fs::write(&empty, "").unwrap();
+    let missing = dir.path().join("missing");
+    let (input, empty, missing) = [&input, &empty, &missing].map(|it| it.display()).into();
+    let load = |files: String, contexts: &[&str], from_variable: bool| {
+        let mut args = ServeArgs {
+            context: contexts.iter().map(|&it| it.to_owned()).collect(),
+            state_dir: Some(dir.path().join("state")),
+            ..ServeArgs::default()
+        };
+        if !from_variable {
+            args.kubeconfig = files.split(':').map(PathBuf::from).collect();
+        }
+        let env = |name: &str| (name == "KUBECONFIG").then(|| files.clone().into());
+        let config = Config::from_args(&args, &env).unwrap();
+        let itself = Itself {
+            listen: &config.listen,
+            ca_pem: "CA",
+        };
+        let loaded = clusters::load(&config, &itself);
+        loaded.map(|it| it.rejected).map_err(|err| err.to_string())
+    };
+    let unread = format!(
+        "{missing}: it cannot be read: No such file or directory (os error 2); check the path and its permissions"
+    );
+    let nothing = "no cluster to serve; name a kubeconfig with --kubeconfig, in $KUBECONFIG or at ~/.kube/config (not served: ";
+    assert_eq!(
+        load(missing.to_string(), &["alpha"], true),
+        Err(format!("{nothing}{unread})"))
+    );
+    assert_eq!(
+        load(empty.to_string(), &[], false),
+        Err(format!("{nothing}{empty} has no contexts)"))
+    );
+    assert_eq!(
+        load(format!("{missing}:{input}"), &["alpha"], false),
+        Ok(vec![unread.clone()])
+    );
+    assert_eq!(
+        load(format!("{missing}:{input}"), &["alpha", "beta"], false),
+        Err(format!(
+            "--context: no context \"beta\"; there are: alpha, own (not served: {unread})"
+        ))
+    );
+    let damaged = dir.path().join("damaged");
+    fs::write(&damaged, "contexts: [").unwrap();
+    let err = load(damaged.display().to_string(), &["alpha"], false).unwrap_err();
+    assert!(err.contains("it is not a kubeconfig"), "{err}");
+    let own = format!(
+        "context \"own\" of {input} is this proxy itself (its server is https://127.0.0.1:8443/clusters/a)"
+    );
+    assert_eq!(
+        load(input.to_string(), &[], true),
+        Err(format!(
+            "{own}. $KUBECONFIG names the kubeconfig that fleetcache wrote for its clients; unset it or name yours with \
+             --kubeconfig"
+        ))
+    );
+    assert_eq!(
+        load(input.to_string(), &[], false),
+        Err(format!(
+            "{own}; leave it out by naming the others with --context, or give another kubeconfig"
+        ))
+    );
+}
+
 #[tokio::test]
 async fn what_stands_in_the_way_is_named() {
     let dir = tempfile::tempdir().unwrap();
@@ -181,7 +255,9 @@ async fn what_stands_in_the_way_is_named() {
     let input = || kubeconfig(dir.path(), &[("alpha", "https://127.0.0.1:1")]);
     let held = TcpListener::bind(any).await.unwrap();
     let taken = held.local_addr().unwrap();
-    let expect = format!("cannot listen on {taken}: Address already in use");
+    let expect = format!(
+        "cannot listen on {taken}: Address already in use; stop what uses it or choose another with --listen"
+    );
     check(input(), &taken.to_string(), &expect).await;
     drop(held);
 
@@ -194,12 +270,11 @@ async fn what_stands_in_the_way_is_named() {
     );
     check(input(), any, &in_use).await;
     app.shutdown().await;
-    check(
-        own,
-        any,
-        "context \"alpha\" is this proxy itself (its server is https://127.0.0.1:",
-    )
-    .await;
+    let expect = format!(
+        "context \"alpha\" of {} is this proxy itself (its server is https://127.0.0.1:",
+        own.display()
+    );
+    check(own, any, &expect).await;
 }
 
 #[tokio::test]

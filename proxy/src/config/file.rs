@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use super::section::{Mistakes, Section};
 use super::{
-    CacheConfig, ClusterDefaults, ClusterOverride, ConnectionsConfig, KubeconfigSource,
-    ListenAddress, ResourceRule, duration, memory_limit,
+    CacheConfig, ClusterDefaults, ClusterOverride, ConnectionsConfig, KubeconfigOrigin,
+    KubeconfigSource, ListenAddress, ResourceRule, duration, listen_address, memory_limit,
 };
 
 /// What a file says; None and empty where it says nothing.
@@ -43,12 +43,26 @@ pub(super) fn read(path: &Path) -> Result<FileConfig, Mistakes> {
     };
     let base = path.parent().unwrap_or_else(|| Path::new(""));
     match serde_saphyr::from_str::<Value>(&text) {
-        Ok(value) => parse(value, base),
+        Ok(value) => parse(value, base).map_err(|mut mistakes| {
+            for it in &mut mistakes.0 {
+                it.path = format!("{}: {}", path.display(), it.path);
+            }
+            mistakes
+        }),
         Err(err) => {
-            let problem = err.without_snippet().to_string();
-            mistakes.add(path.display().to_string(), format!("not YAML: {problem}"));
+            mistakes.add(path.display().to_string(), not_yaml(err.without_snippet()));
             Err(mistakes)
         }
+    }
+}
+
+fn not_yaml(err: &serde_saphyr::Error) -> String {
+    match err {
+        serde_saphyr::Error::DuplicateMappingKey {
+            key: Some(key),
+            location,
+        } => format!("{key} is given twice, at last in line {}", location.line()),
+        err => format!("not YAML: {err}"),
     }
 }
 
@@ -82,6 +96,11 @@ pub(super) fn parse(value: Value, base: &Path) -> Result<FileConfig, Mistakes> {
     for rule in root.sections("resources") {
         config.resources.extend(resource(rule));
     }
+    if let (Some(listen), Some(admin)) = (&config.listen, &config.admin_listen)
+        && listen.overlaps(admin)
+    {
+        root.mistake("adminListen", listen_address::overlap(admin, listen));
+    }
     root.end();
     let mistakes = mistakes.into_inner();
     if mistakes.0.is_empty() {
@@ -107,6 +126,7 @@ fn clusters(mut section: Section<'_>, base: &Path) -> Vec<KubeconfigSource> {
             paths: vec![base.join(path)],
             contexts,
             connect,
+            origin: KubeconfigOrigin::File,
         }));
     }
     section.end();
@@ -138,17 +158,17 @@ fn cluster(section: &mut Section<'_>) -> ClusterOverride {
                 Err(format!("{text:?} is not a path such as \"/readyz\""))
             }
         }),
-        probe_interval: probe.text("interval", positive),
-        probe_timeout: probe.text("timeout", positive),
+        probe_interval: probe.duration("interval", positive),
+        probe_timeout: probe.duration("timeout", positive),
         probe_failure_threshold: probe
             .number("failureThreshold", 1)
             .map(|number| u32::try_from(number).unwrap_or(u32::MAX)),
-        connect_timeout: section.text("connectTimeout", positive),
-        request_timeout: section.text("requestTimeout", positive),
+        connect_timeout: section.duration("connectTimeout", positive),
+        request_timeout: section.duration("requestTimeout", positive),
         max_in_flight: section
             .number("maxInFlight", 1)
             .map(|number| usize::try_from(number).unwrap_or(usize::MAX)),
-        watch_disconnect_grace: section.text("watchDisconnectGrace", duration::parse),
+        watch_disconnect_grace: section.duration("watchDisconnectGrace", duration::parse),
     };
     probe.end();
     it
@@ -162,10 +182,10 @@ fn connections(mut section: Section<'_>) -> ConnectionsConfig {
             usize::try_from(it).unwrap_or(usize::MAX)
         }),
         backoff_min: section
-            .text("backoffMin", positive)
+            .duration("backoffMin", positive)
             .unwrap_or(default.backoff_min),
         backoff_max: section
-            .text("backoffMax", positive)
+            .duration("backoffMax", positive)
             .unwrap_or(default.backoff_max),
     };
     if it.backoff_max < it.backoff_min {
@@ -183,7 +203,7 @@ fn cache(mut section: Section<'_>) -> CacheConfig {
             .text("memoryLimit", memory_limit::parse)
             .unwrap_or(default.memory_limit),
         idle_timeout: section
-            .text("idleTimeout", positive)
+            .duration("idleTimeout", positive)
             .unwrap_or(default.idle_timeout),
         max_objects_per_kind: section
             .number("maxObjectsPerKind", 1)

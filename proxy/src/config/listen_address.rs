@@ -16,6 +16,22 @@ pub struct ListenAddress {
 }
 
 impl ListenAddress {
+    /// A port of 127.0.0.1.
+    pub(super) fn loopback(port: u16) -> Self {
+        Self {
+            host: "127.0.0.1".to_owned(),
+            port,
+        }
+    }
+
+    /// Whether two listeners cannot have both addresses, as far as the text tells.
+    pub(super) fn overlaps(&self, other: &Self) -> bool {
+        let is_all = |it: &Self| it.ip().is_some_and(|ip| ip.is_unspecified());
+        self.port != 0
+            && self.port == other.port
+            && (self.host.eq_ignore_ascii_case(&other.host) || is_all(self) || is_all(other))
+    }
+
     /// The host as an IP address, where it is one.
     pub fn ip(&self) -> Option<IpAddr> {
         self.host.parse().ok()
@@ -46,6 +62,13 @@ impl ListenAddress {
         self.port == port
             && (self.host.eq_ignore_ascii_case(host) || (accepts_loopback && is_loopback(host)))
     }
+}
+
+/// Why the admin port cannot listen where it is told.
+pub(super) fn overlap(admin: &ListenAddress, listen: &ListenAddress) -> String {
+    format!(
+        "the admin port ({admin}) and the HTTPS port ({listen}) exclude each other; choose another for one"
+    )
 }
 
 impl FromStr for ListenAddress {
@@ -118,6 +141,20 @@ mod tests {
         ] {
             check(wrong, None);
         }
+    }
+
+    #[test]
+    fn addresses_that_exclude_each_other() {
+        let check = |one: &str, other: &str, expect: bool| {
+            let [one, other] = [one, other].map(|it| it.parse::<ListenAddress>().unwrap());
+            assert_eq!(one.overlaps(&other), expect, "{one} {other}");
+            assert_eq!(other.overlaps(&one), expect, "{other} {one}");
+        };
+        check("127.0.0.1:1", "127.0.0.1:1", true);
+        check("127.0.0.1:1", "0.0.0.0:1", true);
+        check("127.0.0.1:1", "127.0.0.1:2", false);
+        check("127.0.0.1:1", "127.0.0.2:1", false);
+        check("127.0.0.1:0", "127.0.0.1:0", false);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::fmt;
+use std::time::Duration;
 
 use serde_json::{Map, Value};
 
@@ -96,6 +97,21 @@ impl<'a> Section<'a> {
             other => Err(format!("expected a string, got {}", name_of(&other))),
         };
         parsed.map_err(|problem| self.mistake(key, problem)).ok()
+    }
+
+    /// A duration, read by `parse`. None where it is absent or a mistake.
+    pub(super) fn duration(
+        &mut self,
+        key: &str,
+        parse: impl FnOnce(&str) -> Result<Duration, String>,
+    ) -> Option<Duration> {
+        // Without its unit it is a number to YAML; that it is "no string" would help nobody.
+        if let Some(Value::Number(number)) = self.keys.get(key) {
+            let problem = format!("{number} is not a duration such as \"10s\"");
+            self.keys.remove(key);
+            self.mistake(key, problem);
+        }
+        self.text(key, parse)
     }
 
     /// A text value that must be there; `hint` says what it is.

@@ -84,6 +84,7 @@ resources:
         admin_listen: config.admin_listen.unwrap(),
         state_dir: config.state_dir.unwrap(),
         kubeconfigs: config.kubeconfigs,
+        contexts: None,
         defaults: config.defaults,
         overrides: config.overrides,
         connections: config.connections,
@@ -163,7 +164,7 @@ resources:
             "cache.maxObjectsPerKind: expected a number, got a string",
             "defaults.identity: \"somebody\" is not \"proxy\"",
             "defaults.probe.path: \"readyz\" is not a path such as \"/readyz\"",
-            "defaults.probe.interval: expected a string, got a number",
+            "defaults.probe.interval: 10 is not a duration such as \"10s\"",
             "defaults.probe.timeout: must be more than zero",
             "defaults.probe.failureThreshold: expected a whole number of at least 1, got 0",
             "defaults.requestTimeout: \"1 hour\" is not a duration such as \"10s\", \"1m30s\" or \"250ms\"",
@@ -257,7 +258,10 @@ fn a_file_that_cannot_be_read_is_named() {
     assert!(mistakes.starts_with(&expect), "{mistakes}");
     for (text, problem) in [
         ("a: [", "not YAML: "),
-        ("kind: a\nkind: b\n", "not YAML: duplicate"),
+        (
+            "kind: a\nkind: b\n",
+            "kind is given twice, at last in line 2",
+        ),
     ] {
         std::fs::write(&path, text).unwrap();
         let mistakes = check_file(&path).unwrap_err().to_string();
@@ -266,6 +270,13 @@ fn a_file_that_cannot_be_read_is_named() {
             "{mistakes}"
         );
     }
+    let text = "listen: 0.0.0.0:1\nadminListen: 127.0.0.1:1\n";
+    std::fs::write(&path, document(text)).unwrap();
+    let expect = format!(
+        "{}: adminListen: the admin port (127.0.0.1:1) and the HTTPS port (0.0.0.0:1) exclude each other; choose another for one",
+        path.display()
+    );
+    assert_eq!(check_file(&path).unwrap_err().to_string(), expect);
     std::fs::write(&path, document("")).unwrap();
     check_file(&path).unwrap();
 }
@@ -355,4 +366,40 @@ fn mistakes_of_flags_and_file_come_together() {
     let mistakes = from_args(&args, &[]).unwrap_err();
     let paths: Vec<_> = mistakes.0.iter().map(|it| it.path.as_str()).collect();
     assert_eq!(paths, ["/missing.yaml", "--listen", "--state-dir"]);
+}
+
+#[test]
+fn a_variable_is_blamed_for_its_value() {
+    let check = |args: &ServeArgs, env: &[(&str, &str)], expect: &str| {
+        let env = [env, &[("HOME", "/home/a")]].concat();
+        assert_eq!(from_args(args, &env).unwrap_err().to_string(), expect);
+    };
+    let wrong = "\"x\" is not an address such as \"127.0.0.1:8443\" or \"[::]:8443\"";
+    let mut args = ServeArgs {
+        listen: Some("x".to_owned()),
+        ..ServeArgs::default()
+    };
+    check(
+        &args,
+        &[("FLEETCACHE_LISTEN", "x")],
+        &format!("--listen (FLEETCACHE_LISTEN): {wrong}"),
+    );
+    check(
+        &args,
+        &[("FLEETCACHE_LISTEN", "y")],
+        &format!("--listen: {wrong}"),
+    );
+    // The other port's default.
+    args.listen = Some("127.0.0.1:8081".to_owned());
+    check(
+        &args,
+        &[],
+        "--listen: the admin port (127.0.0.1:8081) and the HTTPS port (127.0.0.1:8081) exclude each other; choose another for one",
+    );
+    args.admin_listen = Some("127.0.0.1:8081".to_owned());
+    check(
+        &args,
+        &[("FLEETCACHE_ADMIN_LISTEN", "127.0.0.1:8081")],
+        "--admin-listen (FLEETCACHE_ADMIN_LISTEN): the admin port (127.0.0.1:8081) and the HTTPS port (127.0.0.1:8081) exclude each other; choose another for one",
+    );
 }
