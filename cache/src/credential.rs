@@ -144,6 +144,33 @@ impl CredentialConfig {
         }
     }
 
+    /// Where it comes from: what a person renews when the server refuses it. For the log, since it may name a path.
+    pub(crate) fn origin(&self, context: &str) -> String {
+        match self {
+            Self::Anonymous => {
+                format!("kubeconfig context {context:?}, whose user has no credential")
+            }
+            Self::ClientCertificate { .. } => {
+                format!("the client certificate of kubeconfig context {context:?}")
+            }
+            Self::ClientCertificateFiles { certificate, .. } => {
+                format!("the client certificate file {}", certificate.display())
+            }
+            Self::Token(_) => format!("the token of kubeconfig context {context:?}"),
+            Self::TokenFile(path) => format!("the token file {}", path.display()),
+            Self::Basic { .. } => format!("the password of kubeconfig context {context:?}"),
+            Self::Exec(plugin) => format!("the login of the credential plugin {:?}", plugin.name()),
+            Self::Both {
+                certificate,
+                authorization,
+            } => format!(
+                "{} or {}",
+                authorization.origin(context),
+                certificate.origin(context)
+            ),
+        }
+    }
+
     /// Whether a program runs for it.
     pub fn runs_plugin(&self) -> bool {
         match self {

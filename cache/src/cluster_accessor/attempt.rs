@@ -30,6 +30,8 @@ pub(super) struct Failure {
     pub(super) error: Option<BoxError>,
     /// What was shown to the server, if it got that far.
     pub(super) credential: Option<Credential>,
+    /// The server does not accept the credential.
+    pub(super) refused: bool,
 }
 
 impl Failure {
@@ -38,6 +40,7 @@ impl Failure {
             trouble: Trouble::new(reason, message),
             error: None,
             credential: None,
+            refused: false,
         }
     }
 
@@ -49,6 +52,7 @@ impl Failure {
             }
         };
         let mut failure = Self::new(reason, probe.describe());
+        failure.refused = matches!(probe, Probe::Unauthorized);
         if let Probe::Failed(error) = probe {
             failure.error = Some(error.into());
         }
@@ -62,6 +66,26 @@ pub(super) async fn probe(connection: &Connection, path: &str, limit: Duration) 
         Ok(Ok(status)) => Probe::from_status(status),
         Ok(Err(error)) => Probe::Failed(error),
         Err(_elapsed) => Probe::TimedOut,
+    }
+}
+
+/// Probes once, and where the server is reachable asks it something that is never public: the probe's path may be
+/// answered to anybody, whatever the credential. Tells the uid of `kube-system` too, where it can be read.
+pub(super) async fn probe_credential(
+    connection: &Connection,
+    path: &str,
+    limit: Duration,
+) -> (Probe, Option<String>) {
+    let outcome = probe(connection, path, limit).await;
+    if !matches!(outcome, Probe::Reachable) {
+        return (outcome, None);
+    }
+    match timeout(limit, connection.identify()).await {
+        Ok(Ok(identity)) if identity.unauthorized => (Probe::Unauthorized, None),
+        Ok(Ok(identity)) => (outcome, identity.uid),
+        // Says nothing about the credential. A cluster whose uid cannot be read is served all the same; its epochs then
+        // rest on resourceVersions.
+        Ok(Err(_)) | Err(_) => (outcome, None),
     }
 }
 
@@ -84,6 +108,7 @@ pub(super) async fn connect(
         ),
         error: Some(error),
         credential: None,
+        refused: false,
     };
     let timing = &config.timing;
     let mut credential = credentials.load(false).await.map_err(missing)?;
@@ -97,21 +122,19 @@ pub(super) async fn connect(
         epoch,
     )
     .map_err(unusable)?;
-    let mut outcome = probe(&connection, &timing.probe_path, timing.connect_timeout).await;
+    let ask = || probe_credential(&connection, &timing.probe_path, timing.connect_timeout);
+    let (mut outcome, mut uid) = ask().await;
     if matches!(outcome, Probe::Unauthorized) {
         let renewed = credentials.load(true).await.map_err(missing)?;
         connection.rotate(&credential, &renewed).map_err(unusable)?;
         credential = renewed;
-        outcome = probe(&connection, &timing.probe_path, timing.connect_timeout).await;
+        (outcome, uid) = ask().await;
     }
     if !matches!(outcome, Probe::Reachable) {
         let mut failure = Failure::from_probe(outcome);
         failure.credential = Some(credential);
         return Err(failure);
     }
-    // A cluster whose uid cannot be read is served all the same; its epochs then rest on resourceVersions.
-    let uid = timeout(timing.connect_timeout, connection.read_kube_system_uid()).await;
-    let uid = uid.ok().and_then(Result::ok).flatten();
     Ok(Connected {
         connection,
         credential,

@@ -97,6 +97,11 @@ impl Health {
         self.unanswered = self.unanswered.max(self.threshold - 1);
     }
 
+    /// A request was rejected and the credential is being loaded again for it: a 401 after that is the second one.
+    pub(super) fn rejected(&mut self) {
+        self.rejected = true;
+    }
+
     pub(super) fn record(&mut self, probe: &Probe) -> Next {
         match probe {
             Probe::Reachable => {
@@ -187,6 +192,10 @@ mod tests {
             ("uu", Disconnect, false),
             ("u2u", ReloadCredential, false),
             ("ur", SOON, false),
+            // A rejected request, then the probe after the reload.
+            ("ju", Disconnect, false),
+            ("j2", Interval, false),
+            ("j2u", ReloadCredential, false),
             // Unanswered pings, then the probe that decides.
             ("st", Disconnect, false),
             ("sr", Disconnect, false),
@@ -197,10 +206,10 @@ mod tests {
             let mut health = Health::new(3);
             let mut next = None;
             for kind in row.chars() {
-                if kind == 's' {
-                    health.silent();
-                } else {
-                    next = Some(health.record(&probe(kind)));
+                match kind {
+                    's' => health.silent(),
+                    'j' => health.rejected(),
+                    kind => next = Some(health.record(&probe(kind))),
                 }
             }
             assert_eq!(next, Some(last), "{row}");

@@ -168,6 +168,14 @@ impl Owner {
             return;
         }
         match elapsed {
+            _ if failure.refused => warn!(
+                cluster = self.config.name,
+                reason = trouble.reason.as_str(),
+                why = trouble.message,
+                renew = self.config.credential.origin(&self.config.context),
+                retry_in = ?pause,
+                "credential refused"
+            ),
             Some(elapsed) => info!(
                 cluster = self.config.name,
                 reason = trouble.reason.as_str(),

@@ -129,6 +129,56 @@ async fn a_credential_that_stays_rejected_disconnects() {
     assert!(connection.closed().is_cancelled());
 }
 
+/// Requests for the uid of `kube-system`.
+fn questions(server: &FakeServer) -> usize {
+    let seen = server.seen.borrow();
+    seen.iter()
+        .filter(|seen| seen.target.ends_with("/kube-system"))
+        .count()
+}
+
+#[tokio::test]
+async fn a_credential_that_only_requests_find_refused_disconnects() {
+    let server = FakeServer::start("127.0.0.1").await;
+    server.change(|script| {
+        script.public_probe = true;
+        script.accepted = Some("Bearer t".to_owned());
+    });
+    let mut config = config_of(&server);
+    config.credential = CredentialConfig::Token("t".into());
+    config.timing.backoff_min = Duration::from_millis(10);
+    config.timing.backoff_max = Duration::from_millis(20);
+    let running = Running::start(config);
+    let connection = running.connected().await;
+    server.change(|script| script.accepted = Some("Bearer other".to_owned()));
+    connection.credential_rejected();
+    let view = running.until(|view| view.consecutive_failures >= 3).await;
+    assert_eq!(
+        view.trouble.unwrap().reason,
+        NotConnectedReason::CredentialInvalid
+    );
+    assert!(connection.closed().is_cancelled());
+    // No connect in between was taken for a good one, though each probe was answered.
+    assert_eq!(view.probes_ok, 1);
+    server.change(|script| script.accepted = Some("Bearer t".to_owned()));
+    assert_eq!(running.connected().await.generation, 2);
+}
+
+#[tokio::test]
+async fn a_rejection_that_is_not_about_the_credential_changes_nothing() {
+    let server = FakeServer::start("127.0.0.1").await;
+    // May not read the namespace: 403 is an accepted credential.
+    server.change(|script| script.uid = None);
+    let running = Running::start(config_of(&server));
+    let connection = running.connected().await;
+    let before = questions(&server);
+    connection.credential_rejected();
+    running.until(|view| view.probes_ok >= 2).await;
+    assert_eq!(questions(&server), before + 1);
+    assert!(!connection.closed().is_cancelled());
+    assert_eq!(running.accessor.status().state, ConnectionState::Connected);
+}
+
 #[tokio::test]
 async fn a_token_file_that_appears_connects_before_the_backoff_ends() {
     let dir = tempfile::tempdir().unwrap();

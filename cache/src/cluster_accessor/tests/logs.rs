@@ -1,0 +1,103 @@
+//! What operators read.
+
+use std::fmt::{Debug, Write};
+
+use parking_lot::Mutex;
+use tracing::field::{Field, Visit};
+use tracing::subscriber::DefaultGuard;
+use tracing::{Event, Level, Metadata, Subscriber, span};
+
+use super::*;
+
+/// The lines at `info` and above, as `LEVEL message field=value`; this thread's, so that each test has its own.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<String>>>);
+
+impl Lines {
+    fn here() -> (Self, DefaultGuard) {
+        let lines = Self::default();
+        let guard = tracing::subscriber::set_default(lines.clone());
+        (lines, guard)
+    }
+
+    fn with(&self, text: &str) -> Vec<String> {
+        let lines = self.0.lock();
+        let found = lines.iter().filter(|line| line.contains(text));
+        found.cloned().collect()
+    }
+}
+
+struct Line(String);
+
+impl Visit for Line {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.record_debug(field, &format_args!("{value}"));
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        let written = match field.name() {
+            "message" => write!(self.0, " {value:?}"),
+            name => write!(self.0, " {name}={value:?}"),
+        };
+        written.unwrap();
+    }
+}
+
+impl Subscriber for Lines {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() <= Level::INFO
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut line = Line(event.metadata().level().to_string());
+        event.record(&mut line);
+        self.0.lock().push(line.0);
+    }
+
+    fn enter(&self, _: &span::Id) {}
+
+    fn exit(&self, _: &span::Id) {}
+}
+
+#[tokio::test]
+async fn a_refused_credential_is_told_once_with_what_to_renew() {
+    let (lines, _guard) = Lines::here();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("token");
+    std::fs::write(&path, "one").unwrap();
+    let server = FakeServer::start("127.0.0.1").await;
+    server.change(|script| {
+        script.public_probe = true;
+        script.accepted = Some("Bearer one".to_owned());
+    });
+    let mut config = config_of(&server);
+    config.credential = CredentialConfig::TokenFile(path.clone());
+    config.timing.backoff_min = Duration::from_millis(10);
+    config.timing.backoff_max = Duration::from_millis(20);
+    let running = Running::start(config);
+    let connection = running.connected().await;
+    server.change(|script| script.accepted = Some("Bearer two".to_owned()));
+    connection.credential_rejected();
+    // Connects that follow are refused for the same reason.
+    running.until(|view| view.consecutive_failures >= 4).await;
+    let told = lines.with("credential refused");
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].starts_with("WARN"), "{told:?}");
+    let renew = format!("renew=the token file {}", path.display());
+    assert!(told[0].contains(&renew), "{told:?}");
+
+    std::fs::write(&path, "two").unwrap();
+    let again = running.connected().await;
+    server.change(|script| script.accepted = Some("Bearer three".to_owned()));
+    again.credential_rejected();
+    running.disconnected().await;
+    assert_eq!(lines.with("credential refused").len(), 2);
+}
