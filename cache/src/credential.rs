@@ -173,18 +173,25 @@ impl CredentialConfig {
 
     /// Whether a program runs for it.
     pub fn runs_plugin(&self) -> bool {
+        self.plugin_name().is_some()
+    }
+
+    /// The file name of the program that runs for it, if one does.
+    pub(crate) fn plugin_name(&self) -> Option<String> {
         match self {
-            Self::Exec(_) => true,
+            Self::Exec(plugin) => Some(plugin.name()),
             Self::Both {
                 certificate,
                 authorization,
-            } => certificate.runs_plugin() || authorization.runs_plugin(),
+            } => certificate
+                .plugin_name()
+                .or_else(|| authorization.plugin_name()),
             Self::Anonymous
             | Self::ClientCertificate { .. }
             | Self::ClientCertificateFiles { .. }
             | Self::Token(_)
             | Self::TokenFile(_)
-            | Self::Basic { .. } => false,
+            | Self::Basic { .. } => None,
         }
     }
 }

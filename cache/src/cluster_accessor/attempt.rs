@@ -89,10 +89,12 @@ pub(super) async fn probe_credential(
     }
 }
 
-/// Connects. A credential that the server rejects is loaded again and tried once more at once.
+/// Connects. A credential that the server rejects is loaded again and tried once more at once. `credential_loaded` is
+/// called when there is one to try.
 pub(super) async fn connect(
     config: &ClusterConfig,
     credentials: &Arc<CredentialSource>,
+    credential_loaded: impl Fn(),
     limit: &ConnectLimit,
     failed_before: bool,
     generation: u64,
@@ -112,6 +114,7 @@ pub(super) async fn connect(
     };
     let timing = &config.timing;
     let mut credential = credentials.load(false).await.map_err(missing)?;
+    credential_loaded();
     // After the credential: a plugin may take its time, and it burdens neither DNS nor TLS.
     let _permit = limit.acquire(failed_before).await;
     let connection = Connection::new(

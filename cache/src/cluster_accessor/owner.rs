@@ -158,10 +158,11 @@ impl Owner {
 
     async fn connect(&mut self) -> State {
         let started = Instant::now();
-        self.publish_connecting();
+        self.publish_connecting(started);
         let outcome = attempt::connect(
             &self.config,
             &self.credentials,
+            || self.publish_step(Trouble::starting()),
             &self.limit,
             self.failures > 0,
             self.generation + 1,

@@ -11,18 +11,39 @@ use super::attempt::{Connected, Failure};
 use super::health::{Health, Probe};
 use super::owner::Owner;
 use super::view::{Trouble, grace};
+use crate::cluster_config::ConnectPolicy;
 use crate::connection::Connection;
 
 impl Owner {
     /// A connect is in flight.
-    pub(super) fn publish_connecting(&self) {
+    pub(super) fn publish_connecting(&self, started: Instant) {
         let grace = grace(&self.config, self.connected_before, self.failures);
+        let is_first = self.failures == 0 && !self.connected_before;
+        let is_bounded = is_first && self.config.connect == ConnectPolicy::OnDemand;
         self.view.send_modify(|view| {
             view.state = ConnectionState::Connecting;
             view.next_attempt = None;
             view.grace = grace;
+            view.grace_ends = is_bounded.then(|| started + grace);
         });
+        if let Some(plugin) = self.config.credential.plugin_name() {
+            self.publish_step(Trouble::waiting_for_plugin(&plugin));
+        }
         debug!(cluster = self.config.name, "connecting");
+    }
+
+    /// What the first connect does now; a later one goes on to tell why the one before failed.
+    pub(super) fn publish_step(&self, step: Trouble) {
+        self.view.send_if_modified(|view| {
+            let is_first = view
+                .trouble
+                .as_ref()
+                .is_some_and(|trouble| trouble.reason == step.reason && *trouble != step);
+            if is_first {
+                view.trouble = Some(step);
+            }
+            is_first
+        });
     }
 
     /// Nobody asks, so nobody dials; whoever asks next may wait for it as for any connect.
@@ -31,6 +52,7 @@ impl Owner {
         self.view.send_modify(|view| {
             view.next_attempt = None;
             view.grace = grace;
+            view.grace_ends = None;
         });
     }
 
@@ -142,6 +164,7 @@ impl Owner {
             view.next_attempt = until;
             view.last_probe_ok = false;
             view.grace = Duration::ZERO;
+            view.grace_ends = None;
         });
         if let Some(connection) = self.connection.send_replace(None) {
             connection.close();

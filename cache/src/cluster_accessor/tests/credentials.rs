@@ -216,6 +216,41 @@ async fn a_failing_plugin_is_told() {
     );
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_plugin_that_hangs_holds_no_request_beyond_the_first_connects_time() {
+    let mut config = config("https://127.0.0.1:1");
+    config.credential = exec("exec sleep 600".to_owned());
+    config.connect = ConnectPolicy::OnDemand;
+    let running = Running::start(config);
+    // 3 s for a connect and 10 s for its plugin, counted from the first request on.
+    for waits in [13, 0, 0] {
+        let start = tokio::time::Instant::now();
+        let why = running.accessor.connected().await.unwrap_err();
+        assert_eq!(start.elapsed().as_secs(), waits);
+        assert_eq!(why.reason, NotConnectedReason::ClusterStarting);
+        assert_eq!(why.message, r#"waiting for the credential plugin "sh""#);
+    }
+}
+
+#[tokio::test]
+async fn after_the_plugin_the_first_connect_itself_is_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("token");
+    std::fs::write(&path, "t").unwrap();
+    let server = FakeServer::start("127.0.0.1").await;
+    server.change(|script| script.mute = true);
+    let mut config = config_of(&server);
+    config.credential = prints_token_of(&path);
+    let view = Running::start(config)
+        .until(|view| {
+            let message = "it is being connected for the first time";
+            let said = view.trouble.as_ref().map(|trouble| &*trouble.message);
+            view.state == ConnectionState::Connecting && said == Some(message)
+        })
+        .await;
+    assert_eq!(view.outcomes, 0);
+}
+
 #[tokio::test]
 async fn another_client_certificate_is_shown_on_new_connections_only() {
     let dir = tempfile::tempdir().unwrap();
