@@ -97,7 +97,7 @@ impl Owner {
             cluster = self.config.name,
             generation = self.generation,
             epoch = self.epoch,
-            elapsed = ?started.elapsed(),
+            elapsed = seconds(started.elapsed()),
             "connected"
         );
         connection
@@ -185,7 +185,7 @@ impl Owner {
                 cluster = self.config.name,
                 reason = trouble.reason.as_str(),
                 failures = self.failures,
-                retry_in = ?pause,
+                retry_in = seconds(pause),
                 "still disconnected"
             );
             return;
@@ -196,29 +196,34 @@ impl Owner {
                 reason = trouble.reason.as_str(),
                 why = trouble.message,
                 renew = self.config.credential.origin(&self.config.context),
-                retry_in = ?pause,
+                retry_in = seconds(pause),
                 "credential refused"
             ),
-            Some(elapsed) => info!(
+            Some(elapsed) => warn!(
                 cluster = self.config.name,
                 reason = trouble.reason.as_str(),
                 why = trouble.message,
                 error,
-                ?elapsed,
-                retry_in = ?pause,
+                elapsed = seconds(elapsed),
+                retry_in = seconds(pause),
                 "connect failed"
             ),
-            None => info!(
+            None => warn!(
                 cluster = self.config.name,
                 reason = trouble.reason.as_str(),
                 why = trouble.message,
                 error,
-                retry_in = ?pause,
+                retry_in = seconds(pause),
                 "disconnected"
             ),
         }
         self.logged = Some(trouble.clone());
     }
+}
+
+/// To the millisecond: more digits are noise to whoever reads them.
+fn seconds(duration: Duration) -> String {
+    format!("{:.3}s", duration.as_secs_f64())
 }
 
 fn chain_text(error: &(dyn std::error::Error + 'static)) -> String {

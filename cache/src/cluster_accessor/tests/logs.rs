@@ -101,3 +101,36 @@ async fn a_refused_credential_is_told_once_with_what_to_renew() {
     running.disconnected().await;
     assert_eq!(lines.with("credential refused").len(), 2);
 }
+
+/// The value of a field in a line.
+fn field<'a>(line: &'a str, name: &str) -> &'a str {
+    let (_, rest) = line.split_once(&format!(" {name}=")).expect(line);
+    rest.split(' ').next().unwrap()
+}
+
+#[tokio::test]
+async fn a_loss_and_a_first_failure_are_warnings_and_repeats_are_not() {
+    let (lines, _guard) = Lines::here();
+    let server = FakeServer::start("127.0.0.1").await;
+    server.kill();
+    let mut config = config_of(&server);
+    config.timing.backoff_min = Duration::from_millis(10);
+    config.timing.backoff_max = Duration::from_millis(20);
+    let running = Running::start(config);
+    running.until(|view| view.consecutive_failures >= 3).await;
+    let failed = lines.with("WARN connect failed");
+    assert_eq!(failed.len(), 1, "{failed:?}");
+    for name in ["elapsed", "retry_in"] {
+        let seconds = field(&failed[0], name).strip_suffix('s').unwrap();
+        assert_eq!(seconds.split_once('.').unwrap().1.len(), 3, "{failed:?}");
+    }
+    server.revive().await;
+    let connection = running.connected().await;
+    assert_eq!(lines.with("INFO connected").len(), 1);
+
+    server.kill();
+    connection.suspect();
+    running.until(|view| view.consecutive_failures >= 6).await;
+    assert_eq!(lines.with("WARN disconnected").len(), 1);
+    assert_eq!(lines.with("WARN connect failed").len(), 1);
+}
