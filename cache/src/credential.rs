@@ -3,7 +3,7 @@
 mod source;
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use http::HeaderValue;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -60,11 +60,28 @@ pub enum CredentialConfig {
 #[error("{message}")]
 pub(crate) struct CredentialError {
     message: String,
+    /// For the log: may name a path.
+    detail: Option<String>,
 }
 
 impl CredentialError {
     pub(crate) fn missing(message: String) -> Self {
-        Self { message }
+        Self {
+            message,
+            detail: None,
+        }
+    }
+
+    fn unreadable(what: &str, path: &Path, error: &std::io::Error) -> Self {
+        Self {
+            message: format!("the {what} file cannot be read"),
+            detail: Some(format!("{}: {error}", path.display())),
+        }
+    }
+
+    /// What the log tells beyond the message.
+    pub(crate) fn detail(&self) -> Option<&str> {
+        self.detail.as_deref()
     }
 }
 

@@ -9,9 +9,9 @@ use super::NotConnectedReason;
 use super::health::Probe;
 use super::limit::ConnectLimit;
 use super::view::Trouble;
-use crate::cluster_config::ClusterConfig;
+use crate::cluster_config::{ClusterConfig, EndpointConfig};
 use crate::connection::Connection;
-use crate::credential::{Credential, CredentialSource};
+use crate::credential::{Credential, CredentialError, CredentialSource};
 use crate::upstream::BoxError;
 
 /// What a connect gave.
@@ -32,6 +32,8 @@ pub(super) struct Failure {
     pub(super) credential: Option<Credential>,
     /// The server does not accept the credential.
     pub(super) refused: bool,
+    /// For the log: what may help.
+    pub(super) hint: Option<&'static str>,
 }
 
 impl Failure {
@@ -41,18 +43,22 @@ impl Failure {
             error: None,
             credential: None,
             refused: false,
+            hint: None,
         }
     }
 
-    pub(super) fn from_probe(probe: Probe) -> Self {
+    pub(super) fn from_probe(probe: Probe, endpoint: &EndpointConfig) -> Self {
         let reason = match probe {
             Probe::Unauthorized => NotConnectedReason::CredentialInvalid,
-            Probe::Reachable | Probe::ServerError(_) | Probe::TimedOut | Probe::Failed(_) => {
-                NotConnectedReason::ClusterNotConnected
-            }
+            Probe::Reachable
+            | Probe::ServerError(_)
+            | Probe::WantsTls
+            | Probe::TimedOut
+            | Probe::Failed(_) => NotConnectedReason::ClusterNotConnected,
         };
         let mut failure = Self::new(reason, probe.describe());
         failure.refused = matches!(probe, Probe::Unauthorized);
+        failure.hint = probe.hint(endpoint.is_tls());
         if let Probe::Failed(error) = probe {
             failure.error = Some(error.into());
         }
@@ -63,7 +69,8 @@ impl Failure {
 /// Probes once within `limit`.
 pub(super) async fn probe(connection: &Connection, path: &str, limit: Duration) -> Probe {
     match timeout(limit, connection.probe(path)).await {
-        Ok(Ok(status)) => Probe::from_status(status),
+        Ok(Ok(answer)) if answer.wants_tls => Probe::WantsTls,
+        Ok(Ok(answer)) => Probe::from_status(answer.status),
         Ok(Err(error)) => Probe::Failed(error),
         Err(_elapsed) => Probe::TimedOut,
     }
@@ -100,17 +107,16 @@ pub(super) async fn connect(
     generation: u64,
     epoch: u64,
 ) -> Result<Connected, Failure> {
-    let missing = |error: crate::credential::CredentialError| {
-        Failure::new(NotConnectedReason::CredentialMissing, error.to_string())
+    let missing = |error: CredentialError| Failure {
+        error: error.detail().map(Into::into),
+        ..Failure::new(NotConnectedReason::CredentialMissing, error.to_string())
     };
     let unusable = |error: BoxError| Failure {
-        trouble: Trouble::new(
+        error: Some(error),
+        ..Failure::new(
             NotConnectedReason::CredentialInvalid,
             "the client certificate or the CA cannot be used",
-        ),
-        error: Some(error),
-        credential: None,
-        refused: false,
+        )
     };
     let timing = &config.timing;
     let mut credential = credentials.load(false).await.map_err(missing)?;
@@ -134,7 +140,7 @@ pub(super) async fn connect(
         (outcome, uid) = ask().await;
     }
     if !matches!(outcome, Probe::Reachable) {
-        let mut failure = Failure::from_probe(outcome);
+        let mut failure = Failure::from_probe(outcome, &config.endpoint);
         failure.credential = Some(credential);
         return Err(failure);
     }

@@ -18,6 +18,8 @@ pub(super) enum Probe {
     ServerError(http::StatusCode),
     /// 401.
     Unauthorized,
+    /// It was asked in plain HTTP and answered that it speaks TLS.
+    WantsTls,
     /// No answer in time.
     TimedOut,
     /// No answer.
@@ -45,8 +47,21 @@ impl Probe {
             Self::Unauthorized => {
                 "the server does not accept the credential (401 Unauthorized)".to_owned()
             }
+            Self::WantsTls => "the server does not speak plain HTTP".to_owned(),
             Self::TimedOut => "the server did not answer in time".to_owned(),
             Self::Failed(error) => error.describe(),
+        }
+    }
+
+    /// What may help, for the log.
+    pub(super) fn hint(&self, is_tls: bool) -> Option<&'static str> {
+        const WANTS_TLS: &str = "the server may want https://";
+        match self {
+            Self::WantsTls => Some(WANTS_TLS),
+            // Some end the connection at the first bytes that are no handshake, with an alert or without.
+            Self::Failed(UpstreamError::Broken(_)) if !is_tls => Some(WANTS_TLS),
+            Self::Failed(error) => error.hint(),
+            Self::Reachable | Self::ServerError(_) | Self::Unauthorized | Self::TimedOut => None,
         }
     }
 }
@@ -126,7 +141,7 @@ impl Health {
             }
             Probe::TimedOut => self.unanswered(AFTER_TIMEOUT),
             Probe::Failed(UpstreamError::ConnectTimeout) => self.unanswered(AFTER_TIMEOUT),
-            Probe::Failed(_) => self.unanswered(AFTER_REFUSAL),
+            Probe::WantsTls | Probe::Failed(_) => self.unanswered(AFTER_REFUSAL),
         }
     }
 

@@ -323,7 +323,8 @@ impl Owner {
             Err(error) => {
                 warn!(
                     cluster = self.config.name,
-                    error = %error,
+                    why = %error,
+                    error = error.detail(),
                     "credential not renewed"
                 );
                 return Some(Instant::now() + RENEWAL_RETRY);
@@ -344,7 +345,7 @@ impl Owner {
     fn lost(&mut self, probe: Probe) -> State {
         let pause = self.backoff.next_pause();
         let until = Instant::now() + pause;
-        let failure = Failure::from_probe(probe);
+        let failure = Failure::from_probe(probe, &self.config.endpoint);
         self.log_trouble(&failure, None, pause);
         self.publish_disconnected(failure.trouble, Some(until));
         State::Disconnected(until)

@@ -115,7 +115,7 @@ impl Owner {
         }
         let dial_anew = match probe {
             Probe::Reachable | Probe::Unauthorized => false,
-            Probe::TimedOut | Probe::Failed(_) => true,
+            Probe::WantsTls | Probe::TimedOut | Probe::Failed(_) => true,
             Probe::ServerError(_) => health.is_degraded(),
         };
         if dial_anew {
@@ -204,6 +204,7 @@ impl Owner {
                 reason = trouble.reason.as_str(),
                 why = trouble.message,
                 error,
+                hint = failure.hint,
                 elapsed = seconds(elapsed),
                 retry_in = seconds(pause),
                 "connect failed"
@@ -213,6 +214,7 @@ impl Owner {
                 reason = trouble.reason.as_str(),
                 why = trouble.message,
                 error,
+                hint = failure.hint,
                 retry_in = seconds(pause),
                 "disconnected"
             ),

@@ -11,6 +11,14 @@ use crate::upstream::UpstreamError;
 /// What is read of an answer.
 const MAX_ANSWER: usize = 1 << 20;
 
+/// The answer to a probe.
+#[derive(Debug)]
+pub(crate) struct ProbeAnswer {
+    pub(crate) status: StatusCode,
+    /// It is a TLS server's answer to plain HTTP.
+    pub(crate) wants_tls: bool,
+}
+
 /// What a cluster says of itself to this connection's credential.
 #[derive(Debug)]
 pub(crate) struct Identity {
@@ -35,14 +43,17 @@ impl Connection {
         Ok(now.is_none_or(|now| now == *known))
     }
 
-    /// Asks `path`, reads the answer to its end so that the connection can be used again, and tells its status.
-    pub(crate) async fn probe(&self, path: &str) -> Result<StatusCode, UpstreamError> {
+    /// Asks `path` and reads the answer to its end so that the connection can be used again.
+    pub(crate) async fn probe(&self, path: &str) -> Result<ProbeAnswer, UpstreamError> {
         let answer = self.ask(path, "*/*").await?;
         let status = answer.status();
         let body = Limited::new(answer.into_body(), MAX_ANSWER);
         // The status counts; whatever becomes of the body.
-        let _ = body.collect().await;
-        Ok(status)
+        let body = body.collect().await.ok();
+        let wants_tls = status == StatusCode::BAD_REQUEST
+            && !self.endpoint.is_tls()
+            && body.is_some_and(|body| is_about_tls(&body.to_bytes()));
+        Ok(ProbeAnswer { status, wants_tls })
     }
 
     /// Asks which cluster this is, and so whether it accepts the credential.
@@ -82,4 +93,14 @@ impl Connection {
         };
         client.send(request).await
     }
+}
+
+/// Go's and nginx's words for plain HTTP on a port of theirs that speaks TLS.
+fn is_about_tls(body: &[u8]) -> bool {
+    [
+        "Client sent an HTTP request to an HTTPS server",
+        "The plain HTTP request was sent to HTTPS port",
+    ]
+    .iter()
+    .any(|words| memchr::memmem::find(body, words.as_bytes()).is_some())
 }

@@ -181,9 +181,8 @@ fn not_a_header() -> CredentialError {
 }
 
 async fn read(path: &Path, what: &str) -> Result<Vec<u8>, CredentialError> {
-    tokio::fs::read(path).await.map_err(|error| {
-        CredentialError::missing(format!("the {what} file cannot be read: {}", error.kind()))
-    })
+    let found = tokio::fs::read(path).await;
+    found.map_err(|error| CredentialError::unreadable(what, path, &error))
 }
 
 #[cfg(test)]
@@ -203,10 +202,9 @@ mod tests {
         let path = dir.path().join("token");
         let source = CredentialSource::new(CredentialConfig::TokenFile(path.clone()));
         let missing = source.load(false).await.unwrap_err();
-        assert_eq!(
-            missing.to_string(),
-            "the token file cannot be read: entity not found"
-        );
+        assert_eq!(missing.to_string(), "the token file cannot be read");
+        let detail = format!("{}: No such file or directory (os error 2)", path.display());
+        assert_eq!(missing.detail(), Some(&*detail));
         std::fs::write(&path, " one\n").unwrap();
         assert_eq!(header(&source.load(false).await.unwrap()), "Bearer one");
         std::fs::write(&path, "two\r\n\n").unwrap();

@@ -3,6 +3,7 @@
 use std::fmt::{Debug, Write};
 
 use parking_lot::Mutex;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tracing::field::{Field, Visit};
 use tracing::subscriber::DefaultGuard;
 use tracing::{Event, Level, Metadata, Subscriber, span};
@@ -133,4 +134,75 @@ async fn a_loss_and_a_first_failure_are_warnings_and_repeats_are_not() {
     running.until(|view| view.consecutive_failures >= 6).await;
     assert_eq!(lines.with("WARN disconnected").len(), 1);
     assert_eq!(lines.with("WARN connect failed").len(), 1);
+}
+
+/// The one line about a cluster that cannot be connected.
+async fn failure(lines: &Lines, config: ClusterConfig) -> (String, View) {
+    let view = Running::start(config).disconnected().await;
+    let told = lines.with("WARN connect failed");
+    lines.0.lock().clear();
+    assert_eq!(told.len(), 1, "{told:?}");
+    (told[0].clone(), view)
+}
+
+#[tokio::test]
+async fn missing_files_are_named() {
+    let (lines, _guard) = Lines::here();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("gone");
+    for (credential, what) in [
+        (CredentialConfig::TokenFile(path.clone()), "token"),
+        (
+            CredentialConfig::ClientCertificateFiles {
+                certificate: path.clone(),
+                key: path.clone(),
+            },
+            "client certificate",
+        ),
+    ] {
+        let mut config = config("https://127.0.0.1:1");
+        config.credential = credential;
+        let (line, view) = failure(&lines, config).await;
+        let error = format!("error={}: No such file or directory", path.display());
+        assert!(line.contains(&error), "{line}");
+        let message = view.trouble.unwrap().message;
+        assert_eq!(message, format!("the {what} file cannot be read"));
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_authority_is_told_with_its_remedy() {
+    let (lines, _guard) = Lines::here();
+    let server = FakeServer::start("127.0.0.1").await;
+    let mut config = config_of(&server);
+    let stranger = crate::upstream::fake::Authority::new();
+    config.endpoint.certificate_authority = Some(stranger.pem.into_bytes());
+    let (line, _) = failure(&lines, config).await;
+    let hint = "hint=set certificate-authority of its cluster in the kubeconfig";
+    assert!(line.contains(hint), "{line}");
+}
+
+#[tokio::test]
+async fn plain_http_to_a_tls_port_is_told() {
+    let (lines, _guard) = Lines::here();
+    // One that breaks the connection, and one that answers as Go's servers do.
+    let breaking = FakeServer::start("127.0.0.1").await;
+    let (line, _) = failure(&lines, config(&format!("http://{}", breaking.address))).await;
+    assert!(line.contains("hint=the server may want https://"), "{line}");
+
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let words =
+            "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
+        loop {
+            let (mut client, _) = listener.accept().await.unwrap();
+            let _ = client.read(&mut [0; 1024]).await;
+            let _ = client.write_all(words.as_bytes()).await;
+        }
+    });
+    let (line, view) = failure(&lines, config(&format!("http://{address}"))).await;
+    assert!(line.contains("hint=the server may want https://"), "{line}");
+    let message = view.trouble.unwrap().message;
+    assert_eq!(message, "the server does not speak plain HTTP");
 }
