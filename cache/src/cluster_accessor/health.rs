@@ -61,6 +61,9 @@ impl Probe {
             // Some end the connection at the first bytes that are no handshake, with an alert or without.
             Self::Failed(UpstreamError::Broken(_)) if !is_tls => Some(WANTS_TLS),
             Self::Failed(error) => error.hint(),
+            Self::Unauthorized if !is_tls => {
+                Some("no credential is sent over http://; use https://")
+            }
             Self::Reachable | Self::ServerError(_) | Self::Unauthorized | Self::TimedOut => None,
         }
     }

@@ -225,6 +225,7 @@ impl Owner {
         let mut probe_after_load = false;
         // A request was answered 401: the next probe asks about the credential too.
         let mut doubted = false;
+        let mut told = false;
         let mut last_reload: Option<Instant> = None;
         let mut load_at = self.credential.refresh_at;
         loop {
@@ -260,9 +261,8 @@ impl Owner {
                 Some(probe) = OptionFuture::from(probing.as_mut()) => {
                     probing = None;
                     last_probe = Instant::now();
-                    if matches!(probe, Probe::Reachable) && doubted {
-                        debug!(cluster = self.config.name, "a request was rejected, the credential is not");
-                        doubted = false;
+                    if matches!(probe, Probe::Reachable) && std::mem::take(&mut doubted) {
+                        self.log_accepted(std::mem::replace(&mut told, true));
                     }
                     let next = health.record(&probe);
                     self.probed(&probe, &health, connection);

@@ -171,6 +171,17 @@ impl Owner {
         }
     }
 
+    /// A request was answered 401, but what needs the credential as well was not: an API behind the aggregator may have
+    /// reasons of its own. Told once a connection.
+    pub(super) fn log_accepted(&self, told: bool) {
+        let cluster = &self.config.name;
+        if told {
+            debug!(cluster, "request unauthorized, credential accepted");
+        } else {
+            warn!(cluster, "request unauthorized, credential accepted");
+        }
+    }
+
     pub(super) fn log_trouble(
         &mut self,
         failure: &Failure,
@@ -196,6 +207,7 @@ impl Owner {
                 reason = trouble.reason.as_str(),
                 why = trouble.message,
                 renew = self.config.credential.origin(&self.config.context),
+                hint = failure.hint,
                 retry_in = seconds(pause),
                 "credential refused"
             ),

@@ -110,6 +110,18 @@ fn field<'a>(line: &'a str, name: &str) -> &'a str {
 }
 
 #[tokio::test]
+async fn a_rejection_that_is_not_about_the_credential_is_told() {
+    let (lines, _guard) = Lines::here();
+    let server = FakeServer::start("127.0.0.1").await;
+    let running = Running::start(config_of(&server));
+    running.connected().await.credential_rejected();
+    running.until(|view| view.probes_ok >= 2).await;
+    let told = lines.with("WARN request unauthorized, credential accepted");
+    assert_eq!(told.len(), 1);
+    assert!(lines.with("credential refused").is_empty());
+}
+
+#[tokio::test]
 async fn a_loss_and_a_first_failure_are_warnings_and_repeats_are_not() {
     let (lines, _guard) = Lines::here();
     let server = FakeServer::start("127.0.0.1").await;
@@ -205,4 +217,22 @@ async fn plain_http_to_a_tls_port_is_told() {
     assert!(line.contains("hint=the server may want https://"), "{line}");
     let message = view.trouble.unwrap().message;
     assert_eq!(message, "the server does not speak plain HTTP");
+}
+
+#[tokio::test]
+async fn a_credential_that_plain_http_keeps_back_is_told() {
+    let (lines, _guard) = Lines::here();
+    let server = FakeServer::start_plain().await;
+    server.change(|script| {
+        script.public_probe = true;
+        script.accepted = Some("Bearer t".to_owned());
+    });
+    let mut config = config_of(&server);
+    config.credential = CredentialConfig::Token("t".into());
+    Running::start(config).disconnected().await;
+    let told = lines.with("WARN credential refused");
+    assert!(
+        told[0].contains("hint=no credential is sent over http://; use https://"),
+        "{told:?}"
+    );
 }
