@@ -148,8 +148,9 @@ impl ClusterAccessor {
         &self.context
     }
 
-    /// The connection. Never dials: where a connect is in flight it may wait for its outcome, 40 ms at most (the whole
-    /// first connect timeout where the cluster connects on demand, and 10 s more for a credential plugin).
+    /// The connection. Never dials: where a connect is in flight it may wait for its outcome, 40 ms at most. Where the
+    /// cluster connects on demand, its first connect may be waited for until the connect timeout has passed since that
+    /// connect began, and 10 s more for a credential plugin.
     ///
     /// # Errors
     /// Why the cluster is not connected.
@@ -160,7 +161,7 @@ impl ClusterAccessor {
         let mut view = self.view.clone();
         let (grace, outcomes) = {
             let view = view.borrow();
-            (view.grace, view.outcomes)
+            (view.wait(), view.outcomes)
         };
         // After the look at `outcomes`: the outcome of what this wakes is a later one.
         self.demand.notify_one();

@@ -3,7 +3,7 @@
 mod source;
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use http::HeaderValue;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -60,11 +60,28 @@ pub enum CredentialConfig {
 #[error("{message}")]
 pub(crate) struct CredentialError {
     message: String,
+    /// For the log: may name a path.
+    detail: Option<String>,
 }
 
 impl CredentialError {
     pub(crate) fn missing(message: String) -> Self {
-        Self { message }
+        Self {
+            message,
+            detail: None,
+        }
+    }
+
+    fn unreadable(what: &str, path: &Path, error: &std::io::Error) -> Self {
+        Self {
+            message: format!("the {what} file cannot be read"),
+            detail: Some(format!("{}: {error}", path.display())),
+        }
+    }
+
+    /// What the log tells beyond the message.
+    pub(crate) fn detail(&self) -> Option<&str> {
+        self.detail.as_deref()
     }
 }
 
@@ -144,20 +161,54 @@ impl CredentialConfig {
         }
     }
 
-    /// Whether a program runs for it.
-    pub fn runs_plugin(&self) -> bool {
+    /// Where it comes from: what a person renews when the server refuses it. For the log, since it may name a path.
+    pub(crate) fn origin(&self, context: &str) -> String {
         match self {
-            Self::Exec(_) => true,
+            Self::Anonymous => {
+                format!("kubeconfig context {context:?}, whose user has no credential")
+            }
+            Self::ClientCertificate { .. } => {
+                format!("the client certificate of kubeconfig context {context:?}")
+            }
+            Self::ClientCertificateFiles { certificate, .. } => {
+                format!("the client certificate file {}", certificate.display())
+            }
+            Self::Token(_) => format!("the token of kubeconfig context {context:?}"),
+            Self::TokenFile(path) => format!("the token file {}", path.display()),
+            Self::Basic { .. } => format!("the password of kubeconfig context {context:?}"),
+            Self::Exec(plugin) => format!("the login of the credential plugin {:?}", plugin.name()),
             Self::Both {
                 certificate,
                 authorization,
-            } => certificate.runs_plugin() || authorization.runs_plugin(),
+            } => format!(
+                "{} or {}",
+                authorization.origin(context),
+                certificate.origin(context)
+            ),
+        }
+    }
+
+    /// Whether a program runs for it.
+    pub fn runs_plugin(&self) -> bool {
+        self.plugin_name().is_some()
+    }
+
+    /// The file name of the program that runs for it, if one does.
+    pub(crate) fn plugin_name(&self) -> Option<String> {
+        match self {
+            Self::Exec(plugin) => Some(plugin.name()),
+            Self::Both {
+                certificate,
+                authorization,
+            } => certificate
+                .plugin_name()
+                .or_else(|| authorization.plugin_name()),
             Self::Anonymous
             | Self::ClientCertificate { .. }
             | Self::ClientCertificateFiles { .. }
             | Self::Token(_)
             | Self::TokenFile(_)
-            | Self::Basic { .. } => false,
+            | Self::Basic { .. } => None,
         }
     }
 }

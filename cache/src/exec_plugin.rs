@@ -110,7 +110,7 @@ async fn read_some(from: Option<impl tokio::io::AsyncRead + Unpin>) -> std::io::
 
 impl ExecPluginConfig {
     /// The program's file name.
-    fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         let name = self.command.file_name().unwrap_or(self.command.as_os_str());
         name.to_string_lossy().into_owned()
     }

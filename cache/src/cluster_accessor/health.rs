@@ -18,6 +18,8 @@ pub(super) enum Probe {
     ServerError(http::StatusCode),
     /// 401.
     Unauthorized,
+    /// It was asked in plain HTTP and answered that it speaks TLS.
+    WantsTls,
     /// No answer in time.
     TimedOut,
     /// No answer.
@@ -45,8 +47,24 @@ impl Probe {
             Self::Unauthorized => {
                 "the server does not accept the credential (401 Unauthorized)".to_owned()
             }
+            Self::WantsTls => "the server does not speak plain HTTP".to_owned(),
             Self::TimedOut => "the server did not answer in time".to_owned(),
             Self::Failed(error) => error.describe(),
+        }
+    }
+
+    /// What may help, for the log.
+    pub(super) fn hint(&self, is_tls: bool) -> Option<&'static str> {
+        const WANTS_TLS: &str = "the server may want https://";
+        match self {
+            Self::WantsTls => Some(WANTS_TLS),
+            // Some end the connection at the first bytes that are no handshake, with an alert or without.
+            Self::Failed(UpstreamError::Broken(_)) if !is_tls => Some(WANTS_TLS),
+            Self::Failed(error) => error.hint(),
+            Self::Unauthorized if !is_tls => {
+                Some("no credential is sent over http://; use https://")
+            }
+            Self::Reachable | Self::ServerError(_) | Self::Unauthorized | Self::TimedOut => None,
         }
     }
 }
@@ -97,6 +115,11 @@ impl Health {
         self.unanswered = self.unanswered.max(self.threshold - 1);
     }
 
+    /// A request was rejected and the credential is being loaded again for it: a 401 after that is the second one.
+    pub(super) fn rejected(&mut self) {
+        self.rejected = true;
+    }
+
     pub(super) fn record(&mut self, probe: &Probe) -> Next {
         match probe {
             Probe::Reachable => {
@@ -121,7 +144,7 @@ impl Health {
             }
             Probe::TimedOut => self.unanswered(AFTER_TIMEOUT),
             Probe::Failed(UpstreamError::ConnectTimeout) => self.unanswered(AFTER_TIMEOUT),
-            Probe::Failed(_) => self.unanswered(AFTER_REFUSAL),
+            Probe::WantsTls | Probe::Failed(_) => self.unanswered(AFTER_REFUSAL),
         }
     }
 
@@ -187,6 +210,10 @@ mod tests {
             ("uu", Disconnect, false),
             ("u2u", ReloadCredential, false),
             ("ur", SOON, false),
+            // A rejected request, then the probe after the reload.
+            ("ju", Disconnect, false),
+            ("j2", Interval, false),
+            ("j2u", ReloadCredential, false),
             // Unanswered pings, then the probe that decides.
             ("st", Disconnect, false),
             ("sr", Disconnect, false),
@@ -197,10 +224,10 @@ mod tests {
             let mut health = Health::new(3);
             let mut next = None;
             for kind in row.chars() {
-                if kind == 's' {
-                    health.silent();
-                } else {
-                    next = Some(health.record(&probe(kind)));
+                match kind {
+                    's' => health.silent(),
+                    'j' => health.rejected(),
+                    kind => next = Some(health.record(&probe(kind))),
                 }
             }
             assert_eq!(next, Some(last), "{row}");

@@ -25,9 +25,6 @@ use crate::credential::{Credential, CredentialError, CredentialSource};
 /// Least time between two probes that requests ask for.
 const MIN_PROBE_GAP: Duration = Duration::from_millis(250);
 
-/// While a credential in files is missing or rejected, how often to look for another one.
-const FILE_LOOK: Duration = Duration::from_secs(2);
-
 /// A credential that could not be renewed is good until the server says otherwise; the next try waits this long.
 const RENEWAL_RETRY: Duration = Duration::from_secs(10);
 
@@ -81,7 +78,7 @@ pub(super) struct Owner {
     pub(super) epoch: u64,
     /// Of the cluster that this epoch is about, where known.
     pub(super) uid: Option<String>,
-    /// The last trouble logged at `info`; the same one again is `debug`.
+    /// The last trouble logged; the same one again is `debug`.
     pub(super) logged: Option<Trouble>,
 }
 
@@ -161,10 +158,11 @@ impl Owner {
 
     async fn connect(&mut self) -> State {
         let started = Instant::now();
-        self.publish_connecting();
+        self.publish_connecting(started);
         let outcome = attempt::connect(
             &self.config,
             &self.credentials,
+            || self.publish_step(Trouble::starting()),
             &self.limit,
             self.failures > 0,
             self.generation + 1,
@@ -200,8 +198,9 @@ impl Owner {
         if about_credential && self.credentials.is_in_files() {
             tokio::select! {
                 () = sleep_until(until) => {}
-                () = another_credential(&self.credentials, &self.credential) => {
+                () = self.credentials.another_in_files(&self.credential) => {
                     info!(cluster = self.config.name, "credential changed");
+                    self.logged = None;
                     return State::Connecting;
                 }
             }
@@ -224,6 +223,9 @@ impl Owner {
         let mut probing: Option<BoxFuture<'static, Probe>> = None;
         let mut loading: Option<BoxFuture<'static, Result<Credential, CredentialError>>> = None;
         let mut probe_after_load = false;
+        // A request was answered 401: the next probe asks about the credential too.
+        let mut doubted = false;
+        let mut told = false;
         let mut last_reload: Option<Instant> = None;
         let mut load_at = self.credential.refresh_at;
         loop {
@@ -244,17 +246,24 @@ impl Owner {
                     }
                     let reloaded = last_reload.is_some_and(|at| at.elapsed() < MIN_RELOAD_GAP);
                     if raised.credential_rejected() && !probe_after_load && !reloaded {
+                        // A probe in flight would still speak for the credential from before.
+                        probing = None;
+                        health.rejected();
+                        doubted = true;
                         probe_after_load = true;
                         last_reload = Some(Instant::now());
                         loading = Some(self.load(true));
                     }
                 }
                 () = sleep_until(probe_at), if probing.is_none() && !probe_after_load => {
-                    probing = Some(self.probe(connection));
+                    probing = Some(self.probe(connection, doubted));
                 }
                 Some(probe) = OptionFuture::from(probing.as_mut()) => {
                     probing = None;
                     last_probe = Instant::now();
+                    if matches!(probe, Probe::Reachable) && std::mem::take(&mut doubted) {
+                        self.log_accepted(std::mem::replace(&mut told, true));
+                    }
                     let next = health.record(&probe);
                     self.probed(&probe, &health, connection);
                     match next {
@@ -284,11 +293,18 @@ impl Owner {
         }
     }
 
-    fn probe(&self, connection: &Arc<Connection>) -> BoxFuture<'static, Probe> {
+    fn probe(&self, connection: &Arc<Connection>, doubted: bool) -> BoxFuture<'static, Probe> {
         let connection = Arc::clone(connection);
         let path = self.config.timing.probe_path.clone();
         let limit = self.config.timing.probe_timeout;
-        async move { attempt::probe(&connection, &path, limit).await }.boxed()
+        async move {
+            if doubted {
+                attempt::probe_credential(&connection, &path, limit).await.0
+            } else {
+                attempt::probe(&connection, &path, limit).await
+            }
+        }
+        .boxed()
     }
 
     fn load(&self, rejected: bool) -> BoxFuture<'static, Result<Credential, CredentialError>> {
@@ -307,7 +323,8 @@ impl Owner {
             Err(error) => {
                 warn!(
                     cluster = self.config.name,
-                    error = %error,
+                    why = %error,
+                    error = error.detail(),
                     "credential not renewed"
                 );
                 return Some(Instant::now() + RENEWAL_RETRY);
@@ -328,7 +345,7 @@ impl Owner {
     fn lost(&mut self, probe: Probe) -> State {
         let pause = self.backoff.next_pause();
         let until = Instant::now() + pause;
-        let failure = Failure::from_probe(probe);
+        let failure = Failure::from_probe(probe, &self.config.endpoint);
         self.log_trouble(&failure, None, pause);
         self.publish_disconnected(failure.trouble, Some(until));
         State::Disconnected(until)
@@ -367,17 +384,5 @@ async fn at(time: Option<Instant>) {
     match time {
         Some(time) => sleep_until(time).await,
         None => pending().await,
-    }
-}
-
-/// Ends when the files hold a credential that is not `last`.
-async fn another_credential(credentials: &CredentialSource, last: &Credential) {
-    loop {
-        tokio::time::sleep(FILE_LOOK).await;
-        if let Ok(found) = credentials.load(false).await
-            && !found.same(last)
-        {
-            return;
-        }
     }
 }

@@ -11,18 +11,39 @@ use super::attempt::{Connected, Failure};
 use super::health::{Health, Probe};
 use super::owner::Owner;
 use super::view::{Trouble, grace};
+use crate::cluster_config::ConnectPolicy;
 use crate::connection::Connection;
 
 impl Owner {
     /// A connect is in flight.
-    pub(super) fn publish_connecting(&self) {
+    pub(super) fn publish_connecting(&self, started: Instant) {
         let grace = grace(&self.config, self.connected_before, self.failures);
+        let is_first = self.failures == 0 && !self.connected_before;
+        let is_bounded = is_first && self.config.connect == ConnectPolicy::OnDemand;
         self.view.send_modify(|view| {
             view.state = ConnectionState::Connecting;
             view.next_attempt = None;
             view.grace = grace;
+            view.grace_ends = is_bounded.then(|| started + grace);
         });
+        if let Some(plugin) = self.config.credential.plugin_name() {
+            self.publish_step(Trouble::waiting_for_plugin(&plugin));
+        }
         debug!(cluster = self.config.name, "connecting");
+    }
+
+    /// What the first connect does now; a later one goes on to tell why the one before failed.
+    pub(super) fn publish_step(&self, step: Trouble) {
+        self.view.send_if_modified(|view| {
+            let is_first = view
+                .trouble
+                .as_ref()
+                .is_some_and(|trouble| trouble.reason == step.reason && *trouble != step);
+            if is_first {
+                view.trouble = Some(step);
+            }
+            is_first
+        });
     }
 
     /// Nobody asks, so nobody dials; whoever asks next may wait for it as for any connect.
@@ -31,6 +52,7 @@ impl Owner {
         self.view.send_modify(|view| {
             view.next_attempt = None;
             view.grace = grace;
+            view.grace_ends = None;
         });
     }
 
@@ -75,7 +97,7 @@ impl Owner {
             cluster = self.config.name,
             generation = self.generation,
             epoch = self.epoch,
-            elapsed = ?started.elapsed(),
+            elapsed = seconds(started.elapsed()),
             "connected"
         );
         connection
@@ -93,7 +115,7 @@ impl Owner {
         }
         let dial_anew = match probe {
             Probe::Reachable | Probe::Unauthorized => false,
-            Probe::TimedOut | Probe::Failed(_) => true,
+            Probe::WantsTls | Probe::TimedOut | Probe::Failed(_) => true,
             Probe::ServerError(_) => health.is_degraded(),
         };
         if dial_anew {
@@ -142,9 +164,21 @@ impl Owner {
             view.next_attempt = until;
             view.last_probe_ok = false;
             view.grace = Duration::ZERO;
+            view.grace_ends = None;
         });
         if let Some(connection) = self.connection.send_replace(None) {
             connection.close();
+        }
+    }
+
+    /// A request was answered 401, but what needs the credential as well was not: an API behind the aggregator may have
+    /// reasons of its own. Told once a connection.
+    pub(super) fn log_accepted(&self, told: bool) {
+        let cluster = &self.config.name;
+        if told {
+            debug!(cluster, "request unauthorized, credential accepted");
+        } else {
+            warn!(cluster, "request unauthorized, credential accepted");
         }
     }
 
@@ -162,32 +196,48 @@ impl Owner {
                 cluster = self.config.name,
                 reason = trouble.reason.as_str(),
                 failures = self.failures,
-                retry_in = ?pause,
+                retry_in = seconds(pause),
                 "still disconnected"
             );
             return;
         }
         match elapsed {
-            Some(elapsed) => info!(
+            _ if failure.refused => warn!(
+                cluster = self.config.name,
+                reason = trouble.reason.as_str(),
+                why = trouble.message,
+                renew = self.config.credential.origin(&self.config.context),
+                hint = failure.hint,
+                retry_in = seconds(pause),
+                "credential refused"
+            ),
+            Some(elapsed) => warn!(
                 cluster = self.config.name,
                 reason = trouble.reason.as_str(),
                 why = trouble.message,
                 error,
-                ?elapsed,
-                retry_in = ?pause,
+                hint = failure.hint,
+                elapsed = seconds(elapsed),
+                retry_in = seconds(pause),
                 "connect failed"
             ),
-            None => info!(
+            None => warn!(
                 cluster = self.config.name,
                 reason = trouble.reason.as_str(),
                 why = trouble.message,
                 error,
-                retry_in = ?pause,
+                hint = failure.hint,
+                retry_in = seconds(pause),
                 "disconnected"
             ),
         }
         self.logged = Some(trouble.clone());
     }
+}
+
+/// To the millisecond: more digits are noise to whoever reads them.
+fn seconds(duration: Duration) -> String {
+    format!("{:.3}s", duration.as_secs_f64())
 }
 
 fn chain_text(error: &(dyn std::error::Error + 'static)) -> String {

@@ -2,6 +2,7 @@
 
 mod credentials;
 mod dialling;
+mod logs;
 mod loss;
 mod proxies;
 

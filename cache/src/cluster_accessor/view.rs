@@ -30,7 +30,15 @@ impl Trouble {
     pub(super) fn starting() -> Self {
         Self::new(
             NotConnectedReason::ClusterStarting,
-            "the first connect has not ended yet",
+            "it is being connected for the first time",
+        )
+    }
+
+    /// The first connect stands at its first step, which may take longest.
+    pub(super) fn waiting_for_plugin(name: &str) -> Self {
+        Self::new(
+            NotConnectedReason::ClusterStarting,
+            format!("waiting for the credential plugin {name:?}"),
         )
     }
 }
@@ -42,8 +50,10 @@ pub(super) struct View {
     /// Why it is not connected; also while the next connect is in flight.
     pub(super) trouble: Option<Trouble>,
     pub(super) next_attempt: Option<Instant>,
-    /// How long a request may wait now.
+    /// How long a request may wait.
     pub(super) grace: Duration,
+    /// Until when, at most: who comes late to a first connect on demand waits for what is left of it.
+    pub(super) grace_ends: Option<Instant>,
     /// Connects that have ended, well or not.
     pub(super) outcomes: u64,
     pub(super) last_probe_ok: bool,
@@ -60,12 +70,20 @@ impl View {
             trouble: Some(Trouble::starting()),
             next_attempt: None,
             grace: first_grace(config),
+            grace_ends: None,
             outcomes: 0,
             last_probe_ok: false,
             probes_ok: 0,
             probes_failed: 0,
             consecutive_failures: 0,
         }
+    }
+
+    /// How long a request that comes now may wait.
+    pub(super) fn wait(&self) -> Duration {
+        let left = |ends: Instant| ends.saturating_duration_since(Instant::now());
+        self.grace_ends
+            .map_or(self.grace, |ends| self.grace.min(left(ends)))
     }
 
     /// Counts a probe; a connect counts as one.

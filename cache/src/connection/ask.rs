@@ -11,6 +11,24 @@ use crate::upstream::UpstreamError;
 /// What is read of an answer.
 const MAX_ANSWER: usize = 1 << 20;
 
+/// The answer to a probe.
+#[derive(Debug)]
+pub(crate) struct ProbeAnswer {
+    pub(crate) status: StatusCode,
+    /// It is a TLS server's answer to plain HTTP.
+    pub(crate) wants_tls: bool,
+}
+
+/// What a cluster says of itself to this connection's credential.
+#[derive(Debug)]
+pub(crate) struct Identity {
+    /// Whether the server answered 401. What is asked here is never public, as `/readyz` may be, and a credential without
+    /// rights gets 403: so this is about the credential and nothing else.
+    pub(crate) unauthorized: bool,
+    /// The uid of `kube-system`; none where it cannot be read.
+    pub(crate) uid: Option<String>,
+}
+
 impl Connection {
     /// Whether the `kube-system` namespace has the uid it had when this connection was made; true where the credential
     /// may not read it.
@@ -21,22 +39,25 @@ impl Connection {
         let Some(known) = self.kube_system_uid.load_full() else {
             return Ok(true);
         };
-        let now = self.read_kube_system_uid().await?;
+        let now = self.identify().await?.uid;
         Ok(now.is_none_or(|now| now == *known))
     }
 
-    /// Asks `path`, reads the answer to its end so that the connection can be used again, and tells its status.
-    pub(crate) async fn probe(&self, path: &str) -> Result<StatusCode, UpstreamError> {
+    /// Asks `path` and reads the answer to its end so that the connection can be used again.
+    pub(crate) async fn probe(&self, path: &str) -> Result<ProbeAnswer, UpstreamError> {
         let answer = self.ask(path, "*/*").await?;
         let status = answer.status();
         let body = Limited::new(answer.into_body(), MAX_ANSWER);
         // The status counts; whatever becomes of the body.
-        let _ = body.collect().await;
-        Ok(status)
+        let body = body.collect().await.ok();
+        let wants_tls = status == StatusCode::BAD_REQUEST
+            && !self.endpoint.is_tls()
+            && body.is_some_and(|body| is_about_tls(&body.to_bytes()));
+        Ok(ProbeAnswer { status, wants_tls })
     }
 
-    /// The uid of `kube-system`; none where it cannot be read.
-    pub(crate) async fn read_kube_system_uid(&self) -> Result<Option<String>, UpstreamError> {
+    /// Asks which cluster this is, and so whether it accepts the credential.
+    pub(crate) async fn identify(&self) -> Result<Identity, UpstreamError> {
         #[derive(Deserialize)]
         struct Namespace {
             metadata: Metadata,
@@ -50,11 +71,14 @@ impl Connection {
         let status = answer.status();
         let body = Limited::new(answer.into_body(), MAX_ANSWER);
         let body = body.collect().await.map_err(UpstreamError::Broken)?;
-        if status != StatusCode::OK {
-            return Ok(None);
-        }
-        let namespace: Option<Namespace> = serde_json::from_slice(&body.to_bytes()).ok();
-        Ok(namespace.map(|namespace| namespace.metadata.uid))
+        let namespace: Option<Namespace> = match status {
+            StatusCode::OK => serde_json::from_slice(&body.to_bytes()).ok(),
+            _ => None,
+        };
+        Ok(Identity {
+            unauthorized: status == StatusCode::UNAUTHORIZED,
+            uid: namespace.map(|namespace| namespace.metadata.uid),
+        })
     }
 
     async fn ask(
@@ -69,4 +93,14 @@ impl Connection {
         };
         client.send(request).await
     }
+}
+
+/// Go's and nginx's words for plain HTTP on a port of theirs that speaks TLS.
+fn is_about_tls(body: &[u8]) -> bool {
+    [
+        "Client sent an HTTP request to an HTTPS server",
+        "The plain HTTP request was sent to HTTPS port",
+    ]
+    .iter()
+    .any(|words| memchr::memmem::find(body, words.as_bytes()).is_some())
 }

@@ -17,6 +17,9 @@ use crate::upstream::connector::basic_header;
 /// seconds will do. By content, since a swapped symbolic link keeps times that tell nothing.
 const FILE_INTERVAL: Duration = Duration::from_secs(10);
 
+/// While a credential in files is missing or rejected, how often to look for another one.
+const FILE_LOOK: Duration = Duration::from_secs(2);
+
 /// Least time between two runs of a plugin that are not asked for by a 401.
 const EXEC_MIN_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -42,7 +45,6 @@ impl CredentialSource {
         self.config.can_change()
     }
 
-    /// How long a request may wait for the credential of a cluster that connects on demand.
     /// How long a credential usually takes, for whoever waits for the first connect on demand.
     pub(crate) fn usual_time(config: &CredentialConfig) -> Duration {
         if config.runs_plugin() {
@@ -55,6 +57,18 @@ impl CredentialSource {
     /// Whether it lies in files, so that looking for a new one costs nothing.
     pub(crate) fn is_in_files(&self) -> bool {
         self.can_change() && !self.config.runs_plugin()
+    }
+
+    /// Ends when the files hold a credential that is not `last`.
+    pub(crate) async fn another_in_files(&self, last: &Credential) {
+        loop {
+            tokio::time::sleep(FILE_LOOK).await;
+            if let Ok(found) = self.load(false).await
+                && !found.same(last)
+            {
+                return;
+            }
+        }
     }
 
     /// The credential. With `rejected` a plugin runs even if what it printed last should still be good.
@@ -167,9 +181,8 @@ fn not_a_header() -> CredentialError {
 }
 
 async fn read(path: &Path, what: &str) -> Result<Vec<u8>, CredentialError> {
-    tokio::fs::read(path).await.map_err(|error| {
-        CredentialError::missing(format!("the {what} file cannot be read: {}", error.kind()))
-    })
+    let found = tokio::fs::read(path).await;
+    found.map_err(|error| CredentialError::unreadable(what, path, &error))
 }
 
 #[cfg(test)]
@@ -189,10 +202,9 @@ mod tests {
         let path = dir.path().join("token");
         let source = CredentialSource::new(CredentialConfig::TokenFile(path.clone()));
         let missing = source.load(false).await.unwrap_err();
-        assert_eq!(
-            missing.to_string(),
-            "the token file cannot be read: entity not found"
-        );
+        assert_eq!(missing.to_string(), "the token file cannot be read");
+        let detail = format!("{}: No such file or directory (os error 2)", path.display());
+        assert_eq!(missing.detail(), Some(&*detail));
         std::fs::write(&path, " one\n").unwrap();
         assert_eq!(header(&source.load(false).await.unwrap()), "Bearer one");
         std::fs::write(&path, "two\r\n\n").unwrap();

@@ -8,6 +8,7 @@ use rustls::pki_types::ServerName;
 
 use super::proxy_env::ProxyEnv;
 use crate::cluster_config::EndpointConfig;
+use crate::upstream::tls;
 
 /// Fields that old tools wrote and that mean nothing.
 const IGNORED: &[&str] = &["api-version"];
@@ -34,11 +35,19 @@ pub(super) fn endpoint(
             None
         }
     };
-    if insecure && certificate_authority.is_some() {
-        problems.push(
+    match &certificate_authority {
+        Some(_) if insecure => problems.push(
             "certificate-authority and insecure-skip-tls-verify are both set; remove one of them"
                 .to_owned(),
-        );
+        ),
+        Some((origin, bundle)) => {
+            if let Err(error) = tls::roots(bundle) {
+                problems.push(format!(
+                    "{origin}: {error}; set it to the CA that signs the server's certificate"
+                ));
+            }
+        }
+        None => {}
     }
     let has_tls = insecure || certificate_authority.is_some();
     let server = match server(cluster.server.as_deref().unwrap_or_default(), has_tls) {
@@ -62,7 +71,7 @@ pub(super) fn endpoint(
     let server = server?;
     (problems.len() == before).then(|| EndpointConfig {
         server,
-        certificate_authority,
+        certificate_authority: certificate_authority.map(|(_, bundle)| bundle),
         insecure_skip_tls_verify: insecure,
         tls_server_name: tls_server_name.map(str::to_owned),
         proxy_url,
@@ -101,11 +110,12 @@ fn server(text: &str, has_tls: bool) -> Result<Uri, String> {
     Ok(uri)
 }
 
-fn certificate_authority(cluster: &Cluster) -> Result<Option<Vec<u8>>, String> {
+/// The bundle, and what names it in the kubeconfig.
+fn certificate_authority(cluster: &Cluster) -> Result<Option<(String, Vec<u8>)>, String> {
     if let Some(data) = non_empty(cluster.certificate_authority_data.as_deref()) {
-        return decoded(data)
-            .map(Some)
-            .ok_or_else(|| "certificate-authority-data is not base64; encode it anew".to_owned());
+        let bundle =
+            decoded(data).ok_or("certificate-authority-data is not base64; encode it anew")?;
+        return Ok(Some(("certificate-authority-data".to_owned(), bundle)));
     }
     let Some(path) = non_empty(cluster.certificate_authority.as_deref()) else {
         return Ok(None);
@@ -113,7 +123,7 @@ fn certificate_authority(cluster: &Cluster) -> Result<Option<Vec<u8>>, String> {
     let bundle = std::fs::read(path).map_err(|error| {
         format!("certificate-authority {path} cannot be read: {error}; check the path and its permissions")
     })?;
-    Ok(Some(bundle))
+    Ok(Some((format!("certificate-authority {path}"), bundle)))
 }
 
 /// `proxy-url`, else what the environment says for this server.

@@ -44,6 +44,11 @@ pub(crate) type Stream = MaybeHttpsStream<Tcp>;
 #[error("dialling timed out")]
 pub(crate) struct DialTimeout;
 
+/// Whatever happened, it happened on the way to the proxy.
+#[derive(Debug, thiserror::Error)]
+#[error("dialling the proxy failed")]
+pub(crate) struct ProxyDialFailed(#[source] BoxError);
+
 /// Dials one cluster. The whole of it, DNS to the end of the TLS handshake, has one timeout: hyper's own covers TCP only,
 /// and a peer that accepts and stays mute would hold a request for ever.
 #[derive(Clone)]
@@ -239,10 +244,12 @@ impl Service<Uri> for TcpConnector {
         let dial = self.http.call(target);
         let proxy = self.proxy.clone();
         Box::pin(async move {
-            let stream = dial.await?;
             let stream = match proxy {
-                Some(proxy) => proxy.open(stream, with_explicit_port(server)?).await?,
-                None => stream,
+                Some(proxy) => {
+                    let stream = dial.await.map_err(|error| ProxyDialFailed(error.into()))?;
+                    proxy.open(stream, with_explicit_port(server)?).await?
+                }
+                None => dial.await?,
             };
             if let Some(heard) = &heard {
                 heard.stamp();

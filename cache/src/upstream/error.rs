@@ -4,7 +4,7 @@ use std::error::Error;
 use std::io;
 
 use super::BoxError;
-use super::connector::DialTimeout;
+use super::connector::{DialTimeout, ProxyDialFailed};
 
 /// Why a request got no answer from a cluster. The texts may be shown to clients: they hold no address and no
 /// credential; the sources may.
@@ -43,14 +43,38 @@ impl UpstreamError {
                 Some(error) => format!("TLS failed: {}", tls_words(error)),
                 None => self.to_string(),
             },
+            Self::Refused(source) if is_proxy_dial(&**source) => {
+                "its proxy refused the connection".to_owned()
+            }
+            Self::Dns(source) if is_proxy_dial(&**source) => {
+                "the name of its proxy did not resolve".to_owned()
+            }
+            Self::Connect(source) if is_proxy_dial(&**source) => {
+                "could not connect to its proxy".to_owned()
+            }
             Self::Connect(source) if is_proxy_failure(&**source) => {
-                "the proxy to the server refused or broke the connection".to_owned()
+                "its proxy refused or broke the connection".to_owned()
             }
             Self::Dns(_)
             | Self::Refused(_)
             | Self::ConnectTimeout
             | Self::Connect(_)
             | Self::Broken(_) => self.to_string(),
+        }
+    }
+
+    /// What may help, for whoever configures the cluster.
+    pub(crate) fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Tls(source) if is_unknown_authority(rustls_error(&**source)?) => {
+                Some("set certificate-authority of its cluster in the kubeconfig")
+            }
+            Self::Dns(_)
+            | Self::Refused(_)
+            | Self::ConnectTimeout
+            | Self::Tls(_)
+            | Self::Connect(_)
+            | Self::Broken(_) => None,
         }
     }
 
@@ -137,6 +161,15 @@ fn is_handshake_alert(alert: rustls::AlertDescription) -> bool {
     )
 }
 
+/// A bad signature: a CA made anew under its old name. The name fits, the signature does not.
+fn is_unknown_authority(error: &rustls::Error) -> bool {
+    use rustls::CertificateError as Cert;
+    matches!(
+        error,
+        rustls::Error::InvalidCertificate(Cert::UnknownIssuer | Cert::BadSignature)
+    )
+}
+
 fn tls_words(error: &rustls::Error) -> &'static str {
     use rustls::CertificateError as Cert;
     match error {
@@ -149,8 +182,7 @@ fn tls_words(error: &rustls::Error) -> &'static str {
         rustls::Error::InvalidCertificate(Cert::NotValidYet | Cert::NotValidYetContext { .. }) => {
             "the server's certificate is not valid yet"
         }
-        // A CA made anew under its old name: the name fits, the signature does not.
-        rustls::Error::InvalidCertificate(Cert::UnknownIssuer | Cert::BadSignature) => {
+        error if is_unknown_authority(error) => {
             "the server's certificate is signed by an unknown authority"
         }
         rustls::Error::InvalidCertificate(_) => "the server's certificate is not acceptable",
@@ -160,6 +192,10 @@ fn tls_words(error: &rustls::Error) -> &'static str {
         rustls::Error::InvalidMessage(_) => "the server does not speak TLS",
         _ => "the handshake broke",
     }
+}
+
+fn is_proxy_dial(error: &(dyn Error + 'static)) -> bool {
+    chain(error).any(|cause| cause.is::<ProxyDialFailed>())
 }
 
 /// hyper-util does not export these errors; their texts begin alike.

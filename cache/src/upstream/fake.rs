@@ -97,6 +97,8 @@ pub(crate) struct Script {
     pub(crate) uid: Option<String>,
     /// The only `Authorization` that is accepted, if one is asked for.
     pub(crate) accepted: Option<String>,
+    /// `/readyz` is answered to anybody.
+    pub(crate) public_probe: bool,
     /// Nothing is answered any more.
     pub(crate) mute: bool,
 }
@@ -157,6 +159,7 @@ impl FakeServer {
                 probe: StatusCode::OK,
                 uid: Some("uid-1".to_owned()),
                 accepted: None,
+                public_probe: false,
                 mute: false,
             }),
             seen: watch::Sender::new(Vec::new()),
@@ -263,6 +266,7 @@ impl FakeServer {
         let mut response = Response::new(Full::default());
         if let Some(accepted) = &script.accepted
             && authorization.is_none_or(|given| given != accepted)
+            && !(script.public_probe && target.ends_with("/readyz"))
         {
             *response.status_mut() = StatusCode::UNAUTHORIZED;
         } else if target.ends_with("/readyz") {

@@ -79,7 +79,8 @@ fn with_system_roots(provider: &Arc<CryptoProvider>) -> Result<ClientConfig, Box
     Ok(config)
 }
 
-fn roots(bundle: &[u8]) -> Result<RootCertStore, BoxError> {
+/// The CAs of a PEM bundle, one at least.
+pub(crate) fn roots(bundle: &[u8]) -> Result<RootCertStore, BoxError> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(bundle)? {
         roots

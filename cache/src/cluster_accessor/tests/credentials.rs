@@ -129,6 +129,56 @@ async fn a_credential_that_stays_rejected_disconnects() {
     assert!(connection.closed().is_cancelled());
 }
 
+/// Requests for the uid of `kube-system`.
+fn questions(server: &FakeServer) -> usize {
+    let seen = server.seen.borrow();
+    seen.iter()
+        .filter(|seen| seen.target.ends_with("/kube-system"))
+        .count()
+}
+
+#[tokio::test]
+async fn a_credential_that_only_requests_find_refused_disconnects() {
+    let server = FakeServer::start("127.0.0.1").await;
+    server.change(|script| {
+        script.public_probe = true;
+        script.accepted = Some("Bearer t".to_owned());
+    });
+    let mut config = config_of(&server);
+    config.credential = CredentialConfig::Token("t".into());
+    config.timing.backoff_min = Duration::from_millis(10);
+    config.timing.backoff_max = Duration::from_millis(20);
+    let running = Running::start(config);
+    let connection = running.connected().await;
+    server.change(|script| script.accepted = Some("Bearer other".to_owned()));
+    connection.credential_rejected();
+    let view = running.until(|view| view.consecutive_failures >= 3).await;
+    assert_eq!(
+        view.trouble.unwrap().reason,
+        NotConnectedReason::CredentialInvalid
+    );
+    assert!(connection.closed().is_cancelled());
+    // No connect in between was taken for a good one, though each probe was answered.
+    assert_eq!(view.probes_ok, 1);
+    server.change(|script| script.accepted = Some("Bearer t".to_owned()));
+    assert_eq!(running.connected().await.generation, 2);
+}
+
+#[tokio::test]
+async fn a_rejection_that_is_not_about_the_credential_changes_nothing() {
+    let server = FakeServer::start("127.0.0.1").await;
+    // May not read the namespace: 403 is an accepted credential.
+    server.change(|script| script.uid = None);
+    let running = Running::start(config_of(&server));
+    let connection = running.connected().await;
+    let before = questions(&server);
+    connection.credential_rejected();
+    running.until(|view| view.probes_ok >= 2).await;
+    assert_eq!(questions(&server), before + 1);
+    assert!(!connection.closed().is_cancelled());
+    assert_eq!(running.accessor.status().state, ConnectionState::Connected);
+}
+
 #[tokio::test]
 async fn a_token_file_that_appears_connects_before_the_backoff_ends() {
     let dir = tempfile::tempdir().unwrap();
@@ -143,10 +193,7 @@ async fn a_token_file_that_appears_connects_before_the_backoff_ends() {
     running.disconnected().await;
     let why = running.accessor.connected().await.unwrap_err();
     assert_eq!(why.reason, NotConnectedReason::CredentialMissing);
-    assert_eq!(
-        why.message,
-        "the token file cannot be read: entity not found"
-    );
+    assert_eq!(why.message, "the token file cannot be read");
     assert_eq!(server.connections(), 0);
     std::fs::write(&path, "late").unwrap();
     running.connected().await;
@@ -164,6 +211,41 @@ async fn a_failing_plugin_is_told() {
         why.message,
         r#"the credential plugin "sh" failed (exit code 1): no login"#
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plugin_that_hangs_holds_no_request_beyond_the_first_connects_time() {
+    let mut config = config("https://127.0.0.1:1");
+    config.credential = exec("exec sleep 600".to_owned());
+    config.connect = ConnectPolicy::OnDemand;
+    let running = Running::start(config);
+    // 3 s for a connect and 10 s for its plugin, counted from the first request on.
+    for waits in [13, 0, 0] {
+        let start = tokio::time::Instant::now();
+        let why = running.accessor.connected().await.unwrap_err();
+        assert_eq!(start.elapsed().as_secs(), waits);
+        assert_eq!(why.reason, NotConnectedReason::ClusterStarting);
+        assert_eq!(why.message, r#"waiting for the credential plugin "sh""#);
+    }
+}
+
+#[tokio::test]
+async fn after_the_plugin_the_first_connect_itself_is_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("token");
+    std::fs::write(&path, "t").unwrap();
+    let server = FakeServer::start("127.0.0.1").await;
+    server.change(|script| script.mute = true);
+    let mut config = config_of(&server);
+    config.credential = prints_token_of(&path);
+    let view = Running::start(config)
+        .until(|view| {
+            let message = "it is being connected for the first time";
+            let said = view.trouble.as_ref().map(|trouble| &*trouble.message);
+            view.state == ConnectionState::Connecting && said == Some(message)
+        })
+        .await;
+    assert_eq!(view.outcomes, 0);
 }
 
 #[tokio::test]

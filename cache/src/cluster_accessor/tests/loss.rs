@@ -201,5 +201,5 @@ async fn a_request_that_meets_a_hanging_connect_waits_a_moment_only() {
     let why = running.accessor.connected().await.unwrap_err();
     assert!(start.elapsed() < Duration::from_secs(1));
     assert_eq!(why.reason, NotConnectedReason::ClusterStarting);
-    assert_eq!(why.message, "the first connect has not ended yet");
+    assert_eq!(why.message, "it is being connected for the first time");
 }

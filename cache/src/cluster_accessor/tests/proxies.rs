@@ -121,8 +121,38 @@ async fn a_proxy_that_refuses_is_told_apart_from_the_server() {
     let view = Running::start(config).disconnected().await;
     assert_eq!(
         view.trouble.unwrap().message,
-        "the proxy to the server refused or broke the connection"
+        "its proxy refused or broke the connection"
     );
+    assert_eq!(server.connections(), 0);
+}
+
+#[tokio::test]
+async fn a_proxy_where_nobody_listens_is_told_apart_from_the_server() {
+    let server = FakeServer::start("127.0.0.1").await;
+    let nobody = {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        listener.local_addr().unwrap()
+    };
+    for (proxy, told) in [
+        (
+            format!("http://{nobody}"),
+            "its proxy refused the connection",
+        ),
+        (
+            format!("socks5://{nobody}"),
+            "its proxy refused the connection",
+        ),
+        (
+            "http://no-such-name.invalid:1".to_owned(),
+            "the name of its proxy did not resolve",
+        ),
+    ] {
+        let mut config = config_of(&server);
+        config.timing.connect_timeout = Duration::from_secs(15);
+        config.endpoint.proxy_url = Some(proxy.parse().unwrap());
+        let view = Running::start(config).disconnected().await;
+        assert_eq!(view.trouble.unwrap().message, told);
+    }
     assert_eq!(server.connections(), 0);
 }
 

@@ -105,7 +105,12 @@ fn what_cannot_be_used_is_told_with_its_remedy() {
         (
             r#"{"server": "https://k", "certificate-authority-data": "eA=="}"#,
             "{}",
-            "the CA bundle holds no certificate in PEM form",
+            "certificate-authority-data: the CA bundle holds no certificate in PEM form; set it to the CA that signs the server's certificate",
+        ),
+        (
+            r#"{"server": "https://k", "certificate-authority": "/dev/null"}"#,
+            "{}",
+            "certificate-authority /dev/null: the CA bundle holds no certificate in PEM form; set it to the CA that signs the server's certificate",
         ),
         (
             r#"{"server": "https://k", "certificate-authority-data": "eA==", "insecure-skip-tls-verify": true}"#,
