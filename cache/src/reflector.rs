@@ -6,7 +6,7 @@
 //!          Learn ──► List ──complete──► Watch ──ended──► Resume
 //!            ▲        ▲                   │                │ │
 //!            │        └──410, bad bytes───┘                │ │
-//!            └───────── custom resource, ended early ──────┘ └──same cluster──► Watch
+//!            └── ended early: custom resource, new server ─┘ └──same cluster──► Watch
 //! ```
 //! `Learn` asks what the kind is, how its lists are written and how many objects there are. `List` fills a new store, by
 //! a streaming list where the server offers it, else by pages; the old store stays readable until the swap. `Resume`
@@ -73,6 +73,8 @@ pub(crate) struct Reflector {
 struct Kind {
     namespaced: bool,
     envelope: Option<Arc<Envelope>>,
+    /// What `/version` said then: another version of the server may write the same objects in other bytes.
+    server_version: Bytes,
 }
 
 impl Reflector {
@@ -203,6 +205,7 @@ impl Reflector {
         self.kind = Kind {
             namespaced: resource.namespaced,
             envelope: Some(Arc::new(learned.envelope)),
+            server_version: requests::server_version(connection, shard).await?,
         };
         Ok(State::List { from })
     }
@@ -226,11 +229,15 @@ impl Reflector {
             return Err(ReflectorError::WentBack);
         }
         // A changed CRD ends its watches: its objects may read otherwise now, at the resourceVersions they had, and the
-        // kind may be called otherwise.
-        if early && self.envelope()?.is_unstructured() {
-            return Ok(State::Learn { from: Some(held) });
-        }
-        Ok(State::Watch)
+        // kind may be called otherwise. So may those of any kind after an upgrade of the server.
+        let changed = early
+            && (self.envelope()?.is_unstructured()
+                || requests::server_version(connection, shard).await? != self.kind.server_version);
+        Ok(if changed {
+            State::Learn { from: Some(held) }
+        } else {
+            State::Watch
+        })
     }
 
     async fn watch(

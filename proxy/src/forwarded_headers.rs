@@ -50,8 +50,11 @@ pub fn response(cluster: &HeaderMap, upgrade: bool) -> HeaderMap {
     let named = named_in_connection(cluster);
     let mut headers = HeaderMap::with_capacity(cluster.len());
     for (name, value) in cluster {
+        // A length beside chunks is wrong (RFC 9112, 6.3): passed on, it would cut the body short, and it would look whole.
+        let overridden =
+            *name == header::CONTENT_LENGTH && cluster.contains_key(header::TRANSFER_ENCODING);
         // `Trailer` stays: without it hyper drops the trailers of a chunked body.
-        if !is_hop_by_hop(name) && !named.contains(name) {
+        if !overridden && !is_hop_by_hop(name) && !named.contains(name) {
             headers.append(name, value.clone());
         }
     }
@@ -354,7 +357,6 @@ mod tests {
             false,
             &[
                 "connection: close, x-hop",
-                "transfer-encoding: chunked",
                 "keep-alive: timeout=5",
                 "upgrade: h2c",
                 "proxy-authenticate: Basic",
@@ -378,6 +380,11 @@ mod tests {
                 "set-cookie: a=1",
                 "set-cookie: b=2",
             ],
+        );
+        check_response(
+            false,
+            &["content-length: 2", "transfer-encoding: chunked"],
+            &[],
         );
         check_response(
             true,

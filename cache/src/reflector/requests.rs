@@ -91,6 +91,17 @@ pub(crate) async fn latest_resource_version(
     ResourceVersion::parse(&list.metadata.resource_version).ok_or(ReflectorError::NoResourceVersion)
 }
 
+/// What the server says of its own version, byte for byte; empty where it does not say.
+pub(crate) async fn server_version(
+    connection: &Connection,
+    shard: &InformerShard,
+) -> Result<Bytes, ReflectorError> {
+    match fetch(connection, shard, "/version").await {
+        Err(ReflectorError::Status { code, .. }) if code < 500 && code != 401 => Ok(Bytes::new()),
+        version => version,
+    }
+}
+
 /// A resource as discovery tells it.
 #[derive(Debug, Deserialize)]
 pub(crate) struct ApiResource {

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use fleetcache_e2e::client::{Answer, Client};
+use fleetcache_e2e::fault::Relay;
 use fleetcache_e2e::poll::{PATIENCE, wait_for};
 use fleetcache_e2e::proxy::Proxy;
 use fleetcache_e2e::sim::{BadBytes, Fault, SimCluster, SimConfig};
@@ -285,6 +288,51 @@ async fn a_rebuilt_cluster_shows_nothing_of_the_old_one() {
         "{}",
         sim.proxy.log_tail()
     );
+}
+
+/// Another version of a server may write the same objects in other bytes, at the versions they have.
+#[tokio::test]
+async fn an_upgraded_server_is_listed_again() {
+    let older = SimCluster::start(SimConfig::new("sim")).await.unwrap();
+    create(&older, 0);
+    let mut config = SimConfig::new("sim");
+    config.token = older.token();
+    config.git_version = "v1.37.0".to_owned();
+    config.store = Some(older.store().clone());
+    let newer = SimCluster::start(config).await.unwrap();
+    let relay = Relay::start(older.address()).unwrap();
+    let both = STANDARD.encode([older.ca_pem(), newer.ca_pem()].concat());
+    let kubeconfig = older
+        .kubeconfig_via(relay.address())
+        .replace(&STANDARD.encode(older.ca_pem()), &both);
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("kubeconfig");
+    std::fs::write(&path, kubeconfig).unwrap();
+    let proxy = Proxy::for_kubeconfigs(&[path]).await.unwrap();
+    let sim = Sim {
+        direct: Client::new(&newer.context()).unwrap(),
+        proxied: proxy.client("sim").unwrap(),
+        cluster: newer,
+        proxy,
+    };
+    sim.connected().await;
+    warm(&sim.proxied, LIST).await;
+    let syncs = || sim.proxy.log().matches("informer synced").count();
+
+    // First only the connection breaks, which is no reason to list anything again.
+    relay.cut();
+    create(&older, 1);
+    sim.equal_from_memory(LIST).await;
+    assert_eq!(syncs(), 1);
+    relay.retarget(sim.cluster.address());
+    relay.cut();
+    wait_for("another list", PATIENCE, async || {
+        anyhow::ensure!(syncs() == 2, "{}", sim.proxy.log_tail());
+        Ok(())
+    })
+    .await
+    .unwrap();
+    sim.equal_from_memory(LIST).await;
 }
 
 #[tokio::test]
