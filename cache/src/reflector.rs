@@ -16,6 +16,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::sync::watch;
 
 use crate::backoff::Backoff;
