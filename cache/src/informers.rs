@@ -13,6 +13,7 @@ use tracing::Instrument;
 
 use crate::backoff::Backoff;
 use crate::connection::{Connection, next_connection};
+use crate::error_chain::error_chain;
 use crate::eviction::Fleet;
 use crate::floor::Floor;
 use crate::gvr::{Gvr, Storage};
@@ -301,7 +302,13 @@ impl Informers {
                 match preferred_version(&connection, &shard, &group).await {
                     Ok(version) => self.start(&Gvr::new(&group, &version, &resource)),
                     Err(error) => {
-                        tracing::debug!(cluster = self.cluster, group, resource, error = %error.chain(), "kind not started yet");
+                        tracing::debug!(
+                            cluster = self.cluster,
+                            group,
+                            resource,
+                            error = error_chain(&error),
+                            "kind not started yet"
+                        );
                         failed.push((group, resource));
                     }
                 }

@@ -2,6 +2,18 @@
 //!
 //! This crate knows clusters, connections, informers and snapshots. It never sees a user or a client's HTTP request and
 //! never writes a Status.
+//!
+//! ```text
+//! kubeconfig ─► cluster_config ─► cluster_cache ─► cluster_accessor ─► connection ─► upstream
+//!                                                        │                 │
+//!                                                    informers ─► informer ◄── reflector
+//!                                                                  │    │
+//!                                                              floor    store ◄── envelope, object, frame
+//! ```
+//! - One owner task a cluster connects, probes and disconnects; everybody else takes the published connection or the reason
+//!   why there is none.
+//! - Objects are kept as the bytes that the server sent. A snapshot never changes.
+//! - No read with resourceVersion unset is served below the floor of its storage.
 
 pub mod backoff;
 pub mod cluster_accessor;
@@ -10,6 +22,7 @@ pub mod cluster_config;
 pub mod connection;
 pub mod credential;
 pub mod envelope;
+mod error_chain;
 pub mod eviction;
 pub mod exec_plugin;
 pub mod floor;

@@ -22,6 +22,7 @@ use tokio::sync::watch;
 use crate::backoff::Backoff;
 use crate::connection::{Connection, InformerShard, next_connection};
 use crate::envelope::Envelope;
+use crate::error_chain::error_chain;
 use crate::informer::Informer;
 use crate::informers::{Refusal, Settings};
 use crate::resource_version::ResourceVersion;
@@ -162,7 +163,7 @@ impl Reflector {
 
     /// After an error that another try may mend: who is told, where to go on, and how long to wait.
     async fn recover(&mut self, connection: &Connection, error: &ReflectorError) {
-        tracing::debug!(error = %error.chain(), "reflector failed");
+        tracing::debug!(error = error_chain(error), "reflector failed");
         self.informer.suspend();
         if error.is_unauthorized() {
             connection.credential_rejected();

@@ -13,6 +13,7 @@ use super::owner::Owner;
 use super::view::{Trouble, grace};
 use crate::cluster_config::ConnectPolicy;
 use crate::connection::Connection;
+use crate::error_chain::error_chain;
 
 impl Owner {
     /// A connect is in flight.
@@ -189,7 +190,7 @@ impl Owner {
         pause: Duration,
     ) {
         let trouble = &failure.trouble;
-        let error = failure.error.as_ref().map(|error| chain_text(&**error));
+        let error = failure.error.as_ref().map(|error| error_chain(&**error));
         // A cluster that stays down for the same reason is told of once.
         if self.logged.as_ref() == Some(trouble) {
             debug!(
@@ -238,18 +239,4 @@ impl Owner {
 /// To the millisecond: more digits are noise to whoever reads them.
 fn seconds(duration: Duration) -> String {
     format!("{:.3}s", duration.as_secs_f64())
-}
-
-fn chain_text(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(source) = cause {
-        let next = source.to_string();
-        // Some print their source themselves.
-        if !text.contains(&next) {
-            text = format!("{text}: {next}");
-        }
-        cause = source.source();
-    }
-    text
 }

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use super::Informers;
 use crate::backoff::Backoff;
 use crate::connection::next_connection;
+use crate::error_chain::error_chain;
 use crate::floor::Floor;
 use crate::gvr::{Gvr, Storage};
 use crate::reflector::latest_resource_version;
@@ -89,7 +90,7 @@ impl Informers {
             match connection.closed().run_until_cancelled(asked).await {
                 Some(Ok(now)) => return Some(now),
                 Some(Err(error)) => {
-                    tracing::debug!(cluster = self.cluster, gvr = %gvr, error = %error.chain(), "newest version not known yet");
+                    tracing::debug!(cluster = self.cluster, gvr = %gvr, error = error_chain(&error), "newest version not known yet");
                     tokio::time::sleep(backoff.next_pause()).await;
                 }
                 None => {}

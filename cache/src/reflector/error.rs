@@ -106,18 +106,4 @@ impl ReflectorError {
                 | Self::Overdue
         )
     }
-
-    /// The error and its sources in one line.
-    pub(crate) fn chain(&self) -> String {
-        let mut line = self.to_string();
-        let mut source = std::error::Error::source(self);
-        while let Some(error) = source {
-            let text = error.to_string();
-            if !line.contains(&text) {
-                line = format!("{line}: {text}");
-            }
-            source = error.source();
-        }
-        line
-    }
 }
