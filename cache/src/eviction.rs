@@ -88,21 +88,15 @@ impl Fleet {
 
     /// Stops who is idle, and while the memory limit is passed the least recently read.
     fn sweep(&self) {
-        let mut all = self.all();
-        all.sort_by_key(|(_, informer)| std::cmp::Reverse(informer.idle_for()));
-        let mut bytes: u64 = all
-            .iter()
-            .map(|(_, informer)| informer.size().1 as u64)
-            .sum();
-        for (informers, informer) in all {
-            if informer.idle_for() >= self.config.idle_timeout {
-                informers.stop(&informer, "idle");
-            } else if bytes > self.config.memory_limit {
-                informers.stop(&informer, "memory-limit");
-            } else {
-                continue;
-            }
-            bytes -= informer.size().1 as u64;
+        // Readers and reflectors go on meanwhile: idleness and size are looked at once, or the order would be none and
+        // the sum not that of its parts.
+        let looked_at = self.all().into_iter().map(|(informers, informer)| Running {
+            idle: informer.idle_for(),
+            bytes: informer.size().1 as u64,
+            stop: move |reason| informers.stop(&informer, reason),
+        });
+        for (running, reason) in to_stop(looked_at.collect(), &self.config) {
+            (running.stop)(reason);
         }
     }
 
@@ -121,5 +115,65 @@ impl Fleet {
                     .map(move |informer| (Arc::clone(&informers), informer))
             })
             .collect()
+    }
+}
+
+/// An informer at the moment of a look.
+struct Running<S> {
+    idle: Duration,
+    bytes: u64,
+    stop: S,
+}
+
+/// Who is to be stopped, and why.
+fn to_stop<S>(
+    mut running: Vec<Running<S>>,
+    config: &InformersConfig,
+) -> Vec<(Running<S>, &'static str)> {
+    running.sort_by_key(|running| std::cmp::Reverse(running.idle));
+    let mut bytes: u64 = running.iter().map(|running| running.bytes).sum();
+    let mut stopped = Vec::new();
+    for running in running {
+        let reason = if running.idle >= config.idle_timeout {
+            "idle"
+        } else if bytes > config.memory_limit {
+            "memory-limit"
+        } else {
+            continue;
+        };
+        bytes -= running.bytes;
+        stopped.push((running, reason));
+    }
+    stopped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_idle_stops_and_past_the_limit_who_is_read_least() {
+        let config = InformersConfig {
+            idle_timeout: Duration::from_secs(60),
+            memory_limit: 100,
+            ..InformersConfig::default()
+        };
+        let check = |looked_at: &[(u64, u64)], expected: &[(u64, &str)]| {
+            let running = looked_at.iter().map(|&(idle, bytes)| Running {
+                idle: Duration::from_secs(idle),
+                bytes,
+                stop: (),
+            });
+            let stopped: Vec<(u64, &str)> = to_stop(running.collect(), &config)
+                .into_iter()
+                .map(|(running, reason)| (running.idle.as_secs(), reason))
+                .collect();
+            assert_eq!(stopped, expected, "{looked_at:?}");
+        };
+        check(&[(1, 50), (2, 50)], &[]);
+        check(&[(1, 50), (60, 1), (59, 1)], &[(60, "idle")]);
+        check(&[(1, 90), (3, 10), (2, 10)], &[(3, "memory-limit")]);
+        check(&[(1, 90), (70, 20), (2, 10)], &[(70, "idle")]);
+        check(&[(1, 200)], &[(1, "memory-limit")]);
     }
 }

@@ -154,7 +154,8 @@ impl<'a> RequestInfo<'a> {
             ResourcePath::parse_lenient(self.path()).and_then(|path| path.subresource);
         matches!(legacy, Some("watch" | "proxy"))
             || subresource.is_some_and(|subresource| LONG_RUNNING.contains(&&*subresource))
-            || is_watch(self.query)
+            // Also by a path that is read as no resource; to a write the parameter means nothing.
+            || (self.verb == Verb::Get && is_watch(self.query))
     }
 }
 
@@ -400,6 +401,17 @@ mod tests {
                 "{method} {target}"
             );
         }
+    }
+
+    #[test]
+    fn a_write_is_no_watch() {
+        let target = "/clusters/a/api/v1/namespaces/x/pods?watch=1";
+        for method in [Method::POST, Method::DELETE, Method::HEAD] {
+            let info = RequestInfo::parse(&method, target).unwrap();
+            assert!(!info.is_long_running(), "{method}");
+        }
+        let info = RequestInfo::parse(&Method::GET, "/clusters/a/api/v1//pods?watch=1");
+        assert!(info.unwrap().is_long_running());
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Writes that are spelled as no client of ours would spell them, and the same object under two versions.
 
 use fleetcache_e2e::client::Answer;
+use fleetcache_e2e::poll::{PATIENCE, wait_for};
+use fleetcache_e2e::proxy::Proxy;
 use http::Method;
 use serde_json::{Value, json};
 
@@ -110,4 +112,28 @@ async fn two_versions_of_one_storage() {
         bench.must_be_gone("delete, get", &other).await;
         bench.must_be_gone("delete, get", &one).await;
     }
+}
+
+/// What the outer proxy takes for the cluster is the memory of the inner one.
+#[tokio::test]
+async fn a_proxy_in_front_of_a_proxy() {
+    let mut bench = Bench::new(1).await;
+    let pair = &bench._pair;
+    let outer = Proxy::for_kubeconfigs(&[pair.proxy.kubeconfig()])
+        .await
+        .unwrap();
+    let client = outer.client(pair.cluster.name()).unwrap();
+    wait_for("the outer proxy to be connected", PATIENCE, async || {
+        client.get("/version").await?.ok()
+    })
+    .await
+    .unwrap();
+    (bench.writer, bench.reader) = (client.clone(), client);
+    warm(&bench.reader, &bench.configmaps).await;
+    warm(&bench.reader, &bench.pods).await;
+    for round in 0..rounds() / 10 {
+        bench.configmap_round(round).await;
+        bench.pod_round(round).await;
+    }
+    bench.finish(1);
 }
