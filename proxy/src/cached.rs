@@ -19,7 +19,7 @@ use crate::request_info::ResourcePath;
 /// Answers from a snapshot, or says why it cannot.
 ///
 /// # Errors
-/// The name is not held, or the list is longer than its limit.
+/// The name is not held, the list is longer than its limit, or it is empty and its kind perhaps gone.
 pub fn answer(
     resource: &ResourcePath<'_>,
     read: CachedRead,
@@ -36,6 +36,7 @@ pub fn answer(
             let length = object.len() as u64;
             (full(object), length)
         }
+        None if snapshot.may_be_removed() => return Err(LiveReason::Empty),
         None => {
             if let Some(limit) = read.limit
                 && snapshot

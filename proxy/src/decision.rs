@@ -37,6 +37,8 @@ pub enum LiveReason {
     CacheControl,
     /// A page of a list.
     Continue,
+    /// A custom resource without objects: only the cluster may say that the kind is still served.
+    Empty,
     /// The list has more objects than its limit.
     Limit,
     /// Not a GET.
@@ -79,6 +81,7 @@ impl LiveReason {
             Self::BelowFloor => "below-floor",
             Self::CacheControl => "cache-control",
             Self::Continue => "continue",
+            Self::Empty => "empty",
             Self::Limit => "limit",
             Self::Method => "method",
             Self::Never => "never",
@@ -114,7 +117,7 @@ impl LiveReason {
             | Self::Scope
             | Self::Selector
             | Self::Watch => "request",
-            Self::Absent | Self::NotStarted | Self::NotSynced => "miss",
+            Self::Absent | Self::Empty | Self::NotStarted | Self::NotSynced => "miss",
             Self::BelowFloor | Self::Unconfirmed => "stale",
         }
     }

@@ -179,7 +179,8 @@ async fn custom_resources_are_equal() {
     let group = format!("{}.example.com", random_name("reads"));
     let widgets = define_widgets(&pair.direct, &group).await;
     let namespace = pair.cluster.namespace("reads").await.unwrap();
-    check(&pair, &format!("/apis/{group}/v1/widgets")).await;
+    // Without any object the definition may be gone, so the cluster is asked.
+    check_same(&pair, &format!("/apis/{group}/v1/widgets"), &[]).await;
     for name in ["b", "a"] {
         let widget = json!({"apiVersion": format!("{group}/v1"), "kind": "Widget", "metadata": {"name": name}, "spec": {"z": 1, "a": "<&>"}});
         create(
@@ -190,6 +191,11 @@ async fn custom_resources_are_equal() {
         .await;
     }
     check(&pair, &format!("/apis/{group}/v1/widgets")).await;
+    check(
+        &pair,
+        &format!("/apis/{group}/v1/namespaces/default/widgets"),
+    )
+    .await;
     check(
         &pair,
         &format!("/apis/{group}/v1/namespaces/{namespace}/widgets"),

@@ -31,6 +31,8 @@ const STREAM_WINDOW: u32 = 256 << 10;
 const CONNECTION_WINDOW: u32 = MAX_STREAMS * STREAM_WINDOW;
 /// As much as Go's servers take.
 const MAX_HEADERS: u32 = 1 << 20;
+/// Fields of a request on HTTP/1.1. Go's servers count bytes only; these are more than a client has words for.
+const MAX_HEADER_FIELDS: usize = 1000;
 /// Streams a client may open and reset before they are answered. The library's 20 is little for a client that cancels
 /// many watches at once; still far below what a flood of resets needs.
 const MAX_RESETS: usize = 1024;
@@ -115,6 +117,7 @@ impl Server {
         } else {
             let connection = http1::Builder::new()
                 .timer(TokioTimer::new())
+                .max_headers(MAX_HEADER_FIELDS)
                 .header_read_timeout(self.timeouts.next_request)
                 .serve_connection(stream, service)
                 .with_upgrades();

@@ -79,9 +79,33 @@ async fn a_kind_called_status_is_in_no_namespace() {
     let pair = Pair::shared().await;
     let group = format!("{}.example.com", random_name("odd"));
     let all = define(&pair.direct, &group, "status", "Status", "StatusList").await;
-    check(&pair, &all).await;
+    check_same(&pair, &all, &[]).await;
     for path in ["", "/a", "/a/status"] {
         let path = format!("/apis/{group}/v1/namespaces/default/status{path}");
         check_same(&pair, &path, &[]).await;
     }
+}
+
+/// The objects of a removed definition go first; the server ends their watch a second after it has begun to answer 404.
+#[tokio::test]
+async fn a_removed_definition_is_never_an_empty_list_from_memory() {
+    let pair = Pair::shared().await;
+    let group = format!("{}.example.com", random_name("odd"));
+    let all = define(&pair.direct, &group, "gadgets", "Gadget", "GadgetList").await;
+    let object =
+        json!({"apiVersion": format!("{group}/v1"), "kind": "Gadget", "metadata": {"name": "g"}});
+    let own = format!("/apis/{group}/v1/namespaces/default/gadgets");
+    create(&pair.direct, &own, object).await;
+    check(&pair, &all).await;
+    let definition = format!("{DEFINITIONS}/gadgets.{group}");
+    pair.direct.delete(&definition).await.unwrap().ok().unwrap();
+    wait_for("the kind to be gone", PATIENCE, async || {
+        let answer = pair.proxied.get(&all).await?;
+        let empty = answer.json().is_ok_and(|list| list["items"] == json!([]));
+        assert!(!(empty && answer.is_hit()), "{}", answer.text());
+        anyhow::ensure!(answer.status == 404, "{}", answer.status);
+        anyhow::Ok(())
+    })
+    .await
+    .unwrap();
 }
