@@ -260,6 +260,7 @@ impl Floor {
 mod tests {
     use super::*;
     use crate::envelope::Envelope;
+    use crate::object::ObjectHead;
     use crate::store::{Element, Event, Store};
 
     fn rv(number: u64) -> ResourceVersion {
@@ -271,12 +272,12 @@ mod tests {
         let envelope = Arc::new(Envelope::learn(body.as_bytes(), "Pod").unwrap().envelope);
         let mut store = Store::default();
         if let Some(uid) = uid {
-            store.stage(Element {
-                key: "ns/a".into(),
-                uid: uid.into(),
-                resource_version: rv(1),
-                item: "{}".into(),
-            });
+            let object = format!(
+                r#"{{"metadata":{{"name":"a","namespace":"ns","uid":"{uid}","resourceVersion":"1"}}}}"#
+            );
+            let head = ObjectHead::parse(object.as_bytes()).unwrap();
+            let item = object.clone().into();
+            store.stage(Element::new(&head.metadata, object.as_bytes(), item).unwrap());
         }
         store.apply(Event::Bookmark(rv(at)));
         store.snapshot(&envelope)

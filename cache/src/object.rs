@@ -42,6 +42,9 @@ pub struct ObjectMeta<'a> {
     /// Who must let go of it first.
     #[serde(default)]
     pub finalizers: Option<Vec<String>>,
+    /// Its labels, unread.
+    #[serde(borrow, default)]
+    pub labels: Option<&'a RawValue>,
     /// Only `k8s.io/initial-events-end` is of interest, on bookmarks.
     #[serde(borrow, default)]
     pub annotations: Option<&'a RawValue>,

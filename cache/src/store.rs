@@ -3,6 +3,8 @@
 //! A write makes a new map that shares all but a path with the old one, so readers keep what they have at no cost and
 //! the writer waits for nobody.
 
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
@@ -11,6 +13,7 @@ use imbl::OrdMap;
 use crate::envelope::Envelope;
 use crate::object::ObjectMeta;
 use crate::resource_version::ResourceVersion;
+use crate::selector::Selector;
 
 /// Chunks of a LIST are about this long: large enough that TLS records and HTTP frames are full, small enough that a
 /// slow reader pins little.
@@ -30,6 +33,8 @@ pub struct Element {
     pub resource_version: ResourceVersion,
     /// What a LIST holds of it.
     pub item: Bytes,
+    /// Where its labels stand in `item`; empty where it has none.
+    labels: Range<u32>,
 }
 
 /// The key of an object: `namespace/name`, or the name alone.
@@ -42,14 +47,27 @@ pub fn key(namespace: &str, name: &str) -> String {
 }
 
 impl Element {
-    /// An element from an object's metadata and its list-item form; `None` where the version cannot be compared.
-    pub fn new(meta: &ObjectMeta<'_>, item: Bytes) -> Option<Self> {
+    /// An element from an object's metadata, read from `object`, and its list-item form, which is `object` or its end
+    /// behind another beginning. `None` where the version cannot be compared.
+    pub fn new(meta: &ObjectMeta<'_>, object: &[u8], item: Bytes) -> Option<Self> {
+        let labels = meta.labels.map_or(0..0, |labels| {
+            let start = labels.get().as_ptr().addr() - object.as_ptr().addr();
+            let start = start + item.len() - object.len();
+            start as u32..(start + labels.get().len()) as u32
+        });
         Some(Self {
             key: key(&meta.namespace, &meta.name).into(),
             uid: (*meta.uid).into(),
             resource_version: ResourceVersion::parse(&meta.resource_version)?,
             item,
+            labels,
         })
+    }
+
+    /// Its labels.
+    pub fn labels(&self) -> BTreeMap<String, String> {
+        let range = self.labels.start as usize..self.labels.end as usize;
+        serde_json::from_slice(&self.item[range]).unwrap_or_default()
     }
 
     fn bytes(&self) -> usize {
@@ -243,21 +261,30 @@ impl Snapshot {
     }
 
     /// A LIST's body.
-    pub fn list(self: &Arc<Self>, namespace: Option<&str>) -> ListBody {
+    pub fn list(self: &Arc<Self>, namespace: Option<&str>, selector: &Selector) -> ListBody {
         let (head, tail) = self.envelope.around_list(self.resource_version);
-        let items: Vec<Bytes> = self
-            .range(namespace)
-            .map(|element| element.item.clone())
-            .collect();
+        let selected = self.select(namespace, selector);
+        let items: Vec<Bytes> = selected.map(|element| element.item.clone()).collect();
         let commas = items.len().saturating_sub(1);
         let length = head.len() + tail.len() + commas + items.iter().map(Bytes::len).sum::<usize>();
         ListBody {
             length: length as u64,
+            objects: items.len() as u64,
             head: Some(head),
             tail: Some(tail),
             items: items.into_iter(),
             first: true,
         }
+    }
+
+    /// The selected objects of a namespace, or of all of them, in the order of a LIST.
+    fn select<'s>(
+        &'s self,
+        namespace: Option<&str>,
+        selector: &'s Selector,
+    ) -> impl Iterator<Item = &'s Arc<Element>> {
+        self.range(namespace)
+            .filter(move |element| selector.is_empty() || selector.matches(element))
     }
 }
 
@@ -265,6 +292,7 @@ impl Snapshot {
 #[derive(Debug)]
 pub struct ListBody {
     length: u64,
+    objects: u64,
     head: Option<Bytes>,
     tail: Option<Bytes>,
     items: std::vec::IntoIter<Bytes>,
@@ -272,6 +300,11 @@ pub struct ListBody {
 }
 
 impl ListBody {
+    /// Objects in the list.
+    pub fn objects(&self) -> u64 {
+        self.objects
+    }
+
     /// Bytes of the whole body, taken before the first chunk.
     pub fn length(&self) -> u64 {
         self.length
@@ -304,8 +337,6 @@ impl Iterator for ListBody {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use proptest::prelude::*;
 
     use super::*;
@@ -321,11 +352,12 @@ mod tests {
             uid: "u".into(),
             resource_version: ResourceVersion::from_number(rv),
             item: format!(r#"{{"metadata":{{"name":"{name}","namespace":"{namespace}"}}}}"#).into(),
+            labels: 0..0,
         }
     }
 
     fn list(snapshot: &Arc<Snapshot>, namespace: Option<&str>) -> String {
-        let body = snapshot.list(namespace);
+        let body = snapshot.list(namespace, &Selector::default());
         let length = body.length();
         let bytes: Vec<u8> = body.flatten().collect();
         assert_eq!(bytes.len() as u64, length);

@@ -22,7 +22,7 @@ use crate::request_info::ResourcePath;
 /// The name is not held, the list is longer than its limit, or it is empty and its kind perhaps gone.
 pub fn answer(
     resource: &ResourcePath<'_>,
-    read: CachedRead,
+    read: &CachedRead,
     snapshot: &Arc<Snapshot>,
     age: Duration,
 ) -> Result<Response<Body>, LiveReason> {
@@ -38,15 +38,12 @@ pub fn answer(
         }
         None if snapshot.may_be_removed() => return Err(LiveReason::Empty),
         None => {
-            if let Some(limit) = read.limit
-                && snapshot
-                    .range(namespace)
-                    .nth(usize::try_from(limit).unwrap_or(usize::MAX))
-                    .is_some()
-            {
+            let list = snapshot.list(namespace, &read.selector);
+            // With a selector the server does not look past a full page, and says that there may be more.
+            let full = list.objects() + u64::from(!read.selector.is_empty());
+            if read.limit.is_some_and(|limit| full > limit) {
                 return Err(LiveReason::Limit);
             }
-            let list = snapshot.list(namespace);
             let length = list.length();
             (chunks(list), length)
         }
@@ -73,6 +70,7 @@ mod tests {
     use fleetcache_cache::envelope::Envelope;
     use fleetcache_cache::object::ObjectHead;
     use fleetcache_cache::resource_version::ResourceVersion;
+    use fleetcache_cache::selector::Selector;
     use fleetcache_cache::store::{Element, Store};
 
     use super::*;
@@ -84,23 +82,28 @@ mod tests {
         let mut store = Store::default();
         for name in ["a", "b"] {
             let object = format!(
-                r#"{{"kind":"Pod","apiVersion":"v1","metadata":{{"name":"{name}","namespace":"n","resourceVersion":"7"}}}}"#
+                r#"{{"kind":"Pod","apiVersion":"v1","metadata":{{"name":"{name}","namespace":"n","resourceVersion":"7","labels":{{"is":"{name}"}}}}}}"#
             );
             let head = ObjectHead::parse(object.as_bytes()).unwrap();
             let item = envelope.item_from_object(object.as_bytes()).unwrap();
-            store.stage(Element::new(&head.metadata, item).unwrap());
+            store.stage(Element::new(&head.metadata, object.as_bytes(), item).unwrap());
         }
         store.complete(ResourceVersion::from_number(9));
         store.snapshot(&Arc::new(envelope))
     }
 
     async fn check(path: &str, limit: Option<u64>) -> Result<String, LiveReason> {
+        select(path, limit, "").await
+    }
+
+    async fn select(path: &str, limit: Option<u64>, labels: &str) -> Result<String, LiveReason> {
         let resource = ResourcePath::parse_strict(path).unwrap();
         let read = CachedRead {
             freshness: Freshness::Latest,
             limit,
+            selector: Selector::parse(labels, "").unwrap(),
         };
-        let response = answer(&resource, read, &snapshot(), Duration::from_secs(3))?;
+        let response = answer(&resource, &read, &snapshot(), Duration::from_secs(3))?;
         let length = response.headers()[CONTENT_LENGTH].clone();
         assert_eq!(response.headers()[AGE], "3");
         let body = response.into_body().collect().await.unwrap().to_bytes();
@@ -110,7 +113,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_object_is_the_servers_bytes() {
-        let expected = "{\"kind\":\"Pod\",\"apiVersion\":\"v1\",\"metadata\":{\"name\":\"a\",\"namespace\":\"n\",\"resourceVersion\":\"7\"}}\n";
+        let expected = "{\"kind\":\"Pod\",\"apiVersion\":\"v1\",\"metadata\":{\"name\":\"a\",\"namespace\":\"n\",\"resourceVersion\":\"7\",\"labels\":{\"is\":\"a\"}}}\n";
         assert_eq!(
             check("/api/v1/namespaces/n/pods/a", None).await.as_deref(),
             Ok(expected)
@@ -141,5 +144,16 @@ mod tests {
                 .unwrap()
                 .contains("\"items\":[]")
         );
+    }
+
+    #[tokio::test]
+    async fn a_selector_chooses_and_a_full_page_of_it_goes_live() {
+        let one = select("/api/v1/pods", None, "is=a").await.unwrap();
+        assert_eq!(one.matches("\"name\"").count(), 1);
+        assert_eq!(select("/api/v1/pods", Some(2), "is=a").await, Ok(one));
+        let full = select("/api/v1/pods", Some(1), "is=a").await;
+        assert_eq!(full, Err(LiveReason::Limit));
+        let none = select("/api/v1/pods", None, "is=c").await.unwrap();
+        assert!(none.contains("\"items\":[]"));
     }
 }

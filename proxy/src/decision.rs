@@ -2,6 +2,7 @@
 
 use fleetcache_cache::informer::NotServable;
 use fleetcache_cache::informers::{Lookup, Refusal};
+use fleetcache_cache::selector::Selector;
 use http::HeaderMap;
 use http::header::{ACCEPT, CACHE_CONTROL, UPGRADE, USER_AGENT};
 
@@ -9,12 +10,14 @@ use crate::query::query_pairs;
 use crate::request_info::{RequestInfo, ResourcePath, Verb};
 
 /// A read that may be answered from memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CachedRead {
     /// How new the answer must be.
     pub freshness: Freshness,
     /// A list with more objects than this goes live.
     pub limit: Option<u64>,
+    /// The objects of a list that are asked for.
+    pub selector: Selector,
 }
 
 /// How new an answer must be.
@@ -61,7 +64,7 @@ pub enum LiveReason {
     ResourceVersion,
     /// A namespace for a cluster-scoped kind, or none for an object of a namespaced one.
     Scope,
-    /// A selector.
+    /// A selector that only the server can judge.
     Selector,
     /// A subresource.
     Subresource,
@@ -192,6 +195,7 @@ fn options(info: &RequestInfo<'_>) -> Result<CachedRead, LiveReason> {
     let list = info.verb == Verb::List;
     let mut freshness = None;
     let mut limit = None;
+    let (mut labels, mut fields) = (None, None);
     // Go refuses a query with a semicolon in part; what it makes of the rest is its own affair.
     if info.query.contains(';') {
         return Err(LiveReason::Options);
@@ -210,6 +214,8 @@ fn options(info: &RequestInfo<'_>) -> Result<CachedRead, LiveReason> {
                 limit = Some(parsed);
             }
             "continue" if !value.is_empty() => return Err(LiveReason::Continue),
+            "labelSelector" if list => drop(labels.get_or_insert(value)),
+            "fieldSelector" if list => drop(fields.get_or_insert(value)),
             "labelSelector" | "fieldSelector" | "shardSelector" if !value.is_empty() => {
                 return Err(LiveReason::Selector);
             }
@@ -231,7 +237,16 @@ fn options(info: &RequestInfo<'_>) -> Result<CachedRead, LiveReason> {
     let limit = limit
         .filter(|limit| *limit > 0 && freshness == Freshness::Latest)
         .map(i64::unsigned_abs);
-    Ok(CachedRead { freshness, limit })
+    let selector = Selector::parse(
+        labels.as_deref().unwrap_or_default(),
+        fields.as_deref().unwrap_or_default(),
+    )
+    .map_err(|_| LiveReason::Selector)?;
+    Ok(CachedRead {
+        freshness,
+        limit,
+        selector,
+    })
 }
 
 /// A Go duration of one number and one unit; any other is for the server to judge.
@@ -296,12 +311,16 @@ mod tests {
             Ok(CachedRead {
                 freshness: Freshness::Latest,
                 limit,
+                selector: Selector::default(),
             })
         };
-        let any = Ok(CachedRead {
-            freshness: Freshness::Any,
-            limit: None,
-        });
+        let any = || {
+            Ok(CachedRead {
+                freshness: Freshness::Any,
+                limit: None,
+                selector: Selector::default(),
+            })
+        };
         for (target, expected) in [
             ("/api/v1/pods", latest(None)),
             ("/api/v1/pods?", latest(None)),
@@ -316,12 +335,12 @@ mod tests {
                 "/api/v1/pods?resourceVersion=&continue=&labelSelector=",
                 latest(None),
             ),
-            ("/api/v1/pods?resourceVersion=0", any),
-            ("/api/v1/pods?resourceVersion=0&limit=1", any),
+            ("/api/v1/pods?resourceVersion=0", any()),
+            ("/api/v1/pods?resourceVersion=0&limit=1", any()),
             ("/api/v1/pods?timeout=30s&timeoutSeconds=5", latest(None)),
             ("/api/v1/pods?watch=false", latest(None)),
             ("/api/v1/namespaces/x/pods/p", latest(None)),
-            ("/api/v1/namespaces/x/pods/p?resourceVersion=0", any),
+            ("/api/v1/namespaces/x/pods/p?resourceVersion=0", any()),
         ] {
             assert_eq!(check(target, &[]), expected, "{target}");
         }
@@ -332,8 +351,12 @@ mod tests {
         use LiveReason::*;
         for (target, expected) in [
             ("/api/v1/pods?watch=1", Watch),
-            ("/api/v1/pods?labelSelector=a%3Db", Selector),
-            ("/api/v1/pods?fieldSelector=metadata.name%3Da", Selector),
+            ("/api/v1/pods?labelSelector=a%20b", Selector),
+            (
+                "/api/v1/pods?fieldSelector=status.phase%3DRunning",
+                Selector,
+            ),
+            ("/api/v1/namespaces/x/pods/p?labelSelector=a", Selector),
             ("/api/v1/pods?shardSelector=x", Selector),
             ("/api/v1/pods?continue=abc", Continue),
             ("/api/v1/pods?resourceVersion=5", ResourceVersion),

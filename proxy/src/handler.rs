@@ -172,7 +172,7 @@ impl Handler {
         let read = decision::cacheable(info, request.headers());
         let reason = match read {
             Ok((resource, read)) => {
-                match from_memory(&cluster, &connection, resource, read).await {
+                match from_memory(&cluster, &connection, resource, &read).await {
                     Ok(mut response) => {
                         set_header(&mut response, "audit-id", audit_id.clone());
                         set_header(
@@ -302,11 +302,12 @@ async fn from_memory(
     cluster: &ClusterAccessor,
     connection: &Connection,
     resource: &ResourcePath<'_>,
-    read: CachedRead,
+    read: &CachedRead,
 ) -> Result<Response<Body>, LiveReason> {
     let informer = decision::informer(cluster.informers().lookup(&resource.gvr))?;
     let scope = Scope {
-        namespace: resource.namespace.is_some(),
+        // Not every cluster-scoped kind can be asked for a namespace.
+        namespace: resource.namespace.is_some() || read.selector.names_namespace(),
         name: resource.name.is_some(),
     };
     let on = (connection.generation, connection.epoch);

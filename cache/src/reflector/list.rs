@@ -112,7 +112,7 @@ impl Reflector {
             for item in page.items.iter().flatten() {
                 let item = item.get().as_bytes();
                 let head = ObjectHead::parse(item).map_err(ReflectorError::BadBytes)?;
-                let element = Element::new(&head.metadata, envelope.item_from_list(item)?);
+                let element = Element::new(&head.metadata, item, envelope.item_from_list(item)?);
                 store.stage(element.ok_or(ReflectorError::NoResourceVersion)?);
             }
             if store.len() as u64 > self.settings.max_objects_per_kind {

@@ -35,7 +35,7 @@ pub(crate) fn event(envelope: &Envelope, line: &[u8]) -> Result<WatchEvent, Refl
         .ok_or(ReflectorError::NoResourceVersion)?;
     Ok(match &*frame.event_type {
         "ADDED" | "MODIFIED" => {
-            let element = Element::new(&head.metadata, envelope.item_from_object(object)?);
+            let element = Element::new(&head.metadata, object, envelope.item_from_object(object)?);
             WatchEvent::Change(Event::Applied(
                 element.ok_or(ReflectorError::NoResourceVersion)?,
             ))

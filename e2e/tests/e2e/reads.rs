@@ -3,6 +3,7 @@
 mod answers;
 mod clients;
 mod odd;
+mod selectors;
 
 use std::time::Duration;
 
