@@ -12,10 +12,11 @@ use tokio_util::sync::CancellationToken;
 use crate::connection::InformerShard;
 use crate::floor::{BelowFloor, Floor};
 use crate::gvr::Gvr;
+use crate::resource_version::ResourceVersion;
 use crate::store::Snapshot;
 
-/// How long a read with resourceVersion unset waits for the floor before it goes live.
-const FLOOR_WAIT: Duration = Duration::from_millis(200);
+/// How long a read waits for a state that is new enough before it goes live.
+const READ_WAIT: Duration = Duration::from_millis(200);
 
 /// Keeps one resource of one cluster in memory.
 #[derive(Debug)]
@@ -53,6 +54,8 @@ pub enum NotServable {
     NotSynced,
     /// Something newer than what it holds is known.
     BelowFloor,
+    /// It has not reached the version asked for.
+    TooOld,
     /// A write's effect is not known yet.
     Unconfirmed,
     /// The request names a namespace for a cluster-scoped kind, or none for an object of a namespaced one.
@@ -130,22 +133,52 @@ impl Informer {
             if self.waited_in_vain_at.load(Ordering::Relaxed) == stands_at {
                 return Err(NotServable::BelowFloor);
             }
-            let mut published = self.published.subscribe();
-            let reached = published.wait_for(|now| {
-                now.generation != generation
-                    || now
-                        .snapshot
-                        .as_ref()
-                        .is_some_and(|held| needed.admits(held))
-            });
-            if tokio::time::timeout(FLOOR_WAIT, reached).await.is_err() {
+            let reached = self.reach(generation, scope, |held| needed.admits(held));
+            let Some(reached) = reached.await else {
                 self.waited_in_vain_at.store(stands_at, Ordering::Relaxed);
                 return Err(NotServable::BelowFloor);
-            }
-            self.current(generation, scope)?
+            };
+            reached?
         };
         self.floor.raise(epoch, snapshot.last_event);
         Ok(snapshot)
+    }
+
+    /// What this informer holds, for a read that may not be older than a version. Waits up to 200 ms for it.
+    ///
+    /// # Errors
+    /// Why it cannot serve.
+    pub async fn read_not_older(
+        &self,
+        connection: (u64, u64),
+        scope: Scope,
+        than: ResourceVersion,
+    ) -> Result<Arc<Snapshot>, NotServable> {
+        self.touch();
+        let (generation, epoch) = connection;
+        let is_new = |held: &Snapshot| held.resource_version >= than;
+        let mut snapshot = self.current(generation, scope)?;
+        if !is_new(&snapshot) {
+            let reached = self.reach(generation, scope, is_new).await;
+            snapshot = reached.ok_or(NotServable::TooOld)??;
+        }
+        self.floor.raise(epoch, snapshot.last_event);
+        Ok(snapshot)
+    }
+
+    /// Waits for a snapshot that is admitted, or for the connection to end; `None` where neither came in time.
+    async fn reach(
+        &self,
+        generation: u64,
+        scope: Scope,
+        admits: impl Fn(&Snapshot) -> bool,
+    ) -> Option<Result<Arc<Snapshot>, NotServable>> {
+        let mut published = self.published.subscribe();
+        let reached = published.wait_for(|now| {
+            now.generation != generation || now.snapshot.as_ref().is_some_and(|held| admits(held))
+        });
+        tokio::time::timeout(READ_WAIT, reached).await.ok()?.ok()?;
+        Some(self.current(generation, scope))
     }
 
     fn current(&self, generation: u64, scope: Scope) -> Result<Arc<Snapshot>, NotServable> {

@@ -2,6 +2,7 @@
 
 use fleetcache_cache::informer::NotServable;
 use fleetcache_cache::informers::{Lookup, Refusal};
+use fleetcache_cache::resource_version::ResourceVersion;
 use fleetcache_cache::selector::Selector;
 use http::HeaderMap;
 use http::header::{ACCEPT, CACHE_CONTROL, UPGRADE, USER_AGENT};
@@ -27,6 +28,8 @@ pub enum Freshness {
     Any,
     /// resourceVersion unset: at or above the floor.
     Latest,
+    /// A resourceVersion that the answer may not be older than.
+    NotOlderThan(ResourceVersion),
 }
 
 /// Why a request is not answered from memory. The names are in logs, in the metric and in `Cache-Status`.
@@ -60,7 +63,7 @@ pub enum LiveReason {
     Refused(Refusal),
     /// Another representation than plain JSON.
     Representation,
-    /// A resourceVersion other than unset and 0.
+    /// A resourceVersion that memory has not reached or cannot answer for: of the future, exact, or malformed.
     ResourceVersion,
     /// A namespace for a cluster-scoped kind, or none for an object of a namespaced one.
     Scope,
@@ -132,6 +135,7 @@ impl From<NotServable> for LiveReason {
             NotServable::BelowFloor => Self::BelowFloor,
             NotServable::NotSynced => Self::NotSynced,
             NotServable::OtherScope => Self::Scope,
+            NotServable::TooOld => Self::ResourceVersion,
             NotServable::Unconfirmed => Self::Unconfirmed,
         }
     }
@@ -193,7 +197,7 @@ pub fn informer(
 /// ignored, as it does; those it would refuse go live, so that it says so in its own words.
 fn options(info: &RequestInfo<'_>) -> Result<CachedRead, LiveReason> {
     let list = info.verb == Verb::List;
-    let mut freshness = None;
+    let (mut version, mut version_match) = (None, None);
     let mut limit = None;
     let (mut labels, mut fields) = (None, None);
     // Go refuses a query with a semicolon in part; what it makes of the rest is its own affair.
@@ -202,13 +206,8 @@ fn options(info: &RequestInfo<'_>) -> Result<CachedRead, LiveReason> {
     }
     for (key, value) in query_pairs(info.query) {
         match &*key {
-            "resourceVersion" if freshness.is_none() => {
-                freshness = Some(match &*value {
-                    "" => Freshness::Latest,
-                    "0" => Freshness::Any,
-                    _ => return Err(LiveReason::ResourceVersion),
-                });
-            }
+            "resourceVersion" => drop(version.get_or_insert(value)),
+            "resourceVersionMatch" => drop(version_match.get_or_insert(value)),
             "limit" if limit.is_none() && list => {
                 let parsed: i64 = value.parse().map_err(|_| LiveReason::Options)?;
                 limit = Some(parsed);
@@ -219,7 +218,6 @@ fn options(info: &RequestInfo<'_>) -> Result<CachedRead, LiveReason> {
             "labelSelector" | "fieldSelector" | "shardSelector" if !value.is_empty() => {
                 return Err(LiveReason::Selector);
             }
-            "resourceVersionMatch" if !value.is_empty() => return Err(LiveReason::ResourceVersion),
             "timeout" if !is_plain_duration(&value) => return Err(LiveReason::Options),
             "pretty" if !matches!(&*value, "0" | "false") => {
                 return Err(LiveReason::Representation);
@@ -232,11 +230,27 @@ fn options(info: &RequestInfo<'_>) -> Result<CachedRead, LiveReason> {
             _ => {}
         }
     }
-    let freshness = freshness.unwrap_or(Freshness::Latest);
+    let not_older_than = match version_match.as_deref().unwrap_or_default() {
+        "" => false,
+        // Of a single object the server takes any match, and none counts.
+        _ if !list => false,
+        "NotOlderThan" => true,
+        _ => return Err(LiveReason::ResourceVersion),
+    };
+    let limit = limit.filter(|limit| *limit > 0).map(i64::unsigned_abs);
+    let freshness = match version.as_deref().unwrap_or_default() {
+        // A match without a version is a mistake.
+        "" if not_older_than => return Err(LiveReason::ResourceVersion),
+        "" => Freshness::Latest,
+        "0" => Freshness::Any,
+        // With a limit alone the version is meant exactly.
+        _ if limit.is_some() && !not_older_than => return Err(LiveReason::ResourceVersion),
+        version => Freshness::NotOlderThan(
+            ResourceVersion::parse(version).ok_or(LiveReason::ResourceVersion)?,
+        ),
+    };
     // The watch cache of the server ignores the limit of a list at resourceVersion 0.
-    let limit = limit
-        .filter(|limit| *limit > 0 && freshness == Freshness::Latest)
-        .map(i64::unsigned_abs);
+    let limit = limit.filter(|_| freshness != Freshness::Any);
     let selector = Selector::parse(
         labels.as_deref().unwrap_or_default(),
         fields.as_deref().unwrap_or_default(),
@@ -314,6 +328,13 @@ mod tests {
                 selector: Selector::default(),
             })
         };
+        let not_older = |limit| {
+            Ok(CachedRead {
+                freshness: Freshness::NotOlderThan(ResourceVersion::from_number(5)),
+                limit,
+                selector: Selector::default(),
+            })
+        };
         let any = || {
             Ok(CachedRead {
                 freshness: Freshness::Any,
@@ -341,6 +362,23 @@ mod tests {
             ("/api/v1/pods?watch=false", latest(None)),
             ("/api/v1/namespaces/x/pods/p", latest(None)),
             ("/api/v1/namespaces/x/pods/p?resourceVersion=0", any()),
+            (
+                "/api/v1/pods?resourceVersion=0&resourceVersionMatch=NotOlderThan&limit=1",
+                any(),
+            ),
+            ("/api/v1/pods?resourceVersion=5", not_older(None)),
+            (
+                "/api/v1/pods?resourceVersion=5&resourceVersion=x",
+                not_older(None),
+            ),
+            (
+                "/api/v1/pods?resourceVersion=5&resourceVersionMatch=NotOlderThan&limit=3",
+                not_older(Some(3)),
+            ),
+            (
+                "/api/v1/namespaces/x/pods/p?resourceVersion=5&resourceVersionMatch=Exact",
+                not_older(None),
+            ),
         ] {
             assert_eq!(check(target, &[]), expected, "{target}");
         }
@@ -359,7 +397,20 @@ mod tests {
             ("/api/v1/namespaces/x/pods/p?labelSelector=a", Selector),
             ("/api/v1/pods?shardSelector=x", Selector),
             ("/api/v1/pods?continue=abc", Continue),
-            ("/api/v1/pods?resourceVersion=5", ResourceVersion),
+            ("/api/v1/pods?resourceVersion=5&limit=1", ResourceVersion),
+            ("/api/v1/pods?resourceVersion=05", ResourceVersion),
+            (
+                "/api/v1/pods?resourceVersionMatch=NotOlderThan",
+                ResourceVersion,
+            ),
+            (
+                "/api/v1/pods?resourceVersion=5&resourceVersionMatch=Exact",
+                ResourceVersion,
+            ),
+            (
+                "/api/v1/pods?resourceVersion=0&resourceVersionMatch=Foo",
+                ResourceVersion,
+            ),
             ("/api/v1/pods?resourceVersion=abc", ResourceVersion),
             ("/api/v1/pods?resourceVersionMatch=Exact", ResourceVersion),
             ("/api/v1/pods?limit=", Options),

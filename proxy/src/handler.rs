@@ -314,6 +314,7 @@ async fn from_memory(
     let snapshot = match read.freshness {
         Freshness::Any => informer.read_any(on, scope)?,
         Freshness::Latest => informer.read_latest(on, scope).await?,
+        Freshness::NotOlderThan(version) => informer.read_not_older(on, scope, version).await?,
     };
     cached::answer(resource, read, &snapshot, informer.age())
 }

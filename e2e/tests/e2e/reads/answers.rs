@@ -5,7 +5,7 @@ use std::time::Duration;
 use fleetcache_e2e::client::Client;
 use fleetcache_e2e::poll::wait_for;
 
-use super::{check_same, configmap, create};
+use super::{check_same, check_with, configmap, create};
 use crate::pair::{Pair, warm};
 
 #[tokio::test]
@@ -50,6 +50,16 @@ async fn options_of_a_list_are_understood_as_the_server_does() {
             &[("accept", "application/json")],
         )
         .await;
+    }
+    for query in [
+        format!("?resourceVersion={last}"),
+        format!("?resourceVersion={last}&resourceVersionMatch=NotOlderThan&limit=500"),
+        format!("?resourceVersion={}&labelSelector=name", versions[0]),
+        format!("/b?resourceVersion={last}"),
+        format!("/b?resourceVersion={last}&resourceVersionMatch=Exact"),
+    ] {
+        let accept = [("accept", "application/json")];
+        check_with(&pair, &format!("{path}{query}"), &accept, true).await;
     }
     assert_eq!(
         pages(&pair.direct, &path, 3).await,
