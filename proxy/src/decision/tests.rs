@@ -1,0 +1,183 @@
+//! Requests, and where they go.
+
+use http::{HeaderName, HeaderValue, Method};
+
+use super::*;
+
+fn check(target: &str, headers: &[(&str, &str)]) -> Result<CachedRead, LiveReason> {
+    let target = format!("/clusters/a{target}");
+    let mut map = HeaderMap::new();
+    for (name, value) in headers {
+        map.append(
+            HeaderName::try_from(*name).unwrap(),
+            HeaderValue::try_from(*value).unwrap(),
+        );
+    }
+    let info = RequestInfo::parse(&Method::GET, &target).unwrap();
+    cacheable(&info, &map).map(|(_, read)| read)
+}
+
+#[test]
+fn plain_reads_may_come_from_memory() {
+    let latest = |limit| {
+        Ok(CachedRead {
+            freshness: Freshness::Latest,
+            limit,
+            selector: Selector::default(),
+        })
+    };
+    let not_older = |limit| {
+        Ok(CachedRead {
+            freshness: Freshness::NotOlderThan(ResourceVersion::from_number(5)),
+            limit,
+            selector: Selector::default(),
+        })
+    };
+    let any = || {
+        Ok(CachedRead {
+            freshness: Freshness::Any,
+            limit: None,
+            selector: Selector::default(),
+        })
+    };
+    for (target, expected) in [
+        ("/api/v1/pods", latest(None)),
+        ("/api/v1/pods?", latest(None)),
+        ("/api/v1/pods?limit=500", latest(Some(500))),
+        ("/api/v1/pods?limit=0", latest(None)),
+        ("/api/v1/pods?limit=-1", latest(None)),
+        (
+            "/api/v1/pods?limit=1&limit=3&foo=bar&x[]=1",
+            latest(Some(1)),
+        ),
+        (
+            "/api/v1/pods?resourceVersion=&continue=&labelSelector=",
+            latest(None),
+        ),
+        ("/api/v1/pods?resourceVersion=0", any()),
+        ("/api/v1/pods?resourceVersion=0&limit=1", any()),
+        ("/api/v1/pods?timeout=30s&timeoutSeconds=5", latest(None)),
+        ("/api/v1/pods?watch=false", latest(None)),
+        ("/api/v1/namespaces/x/pods/p", latest(None)),
+        ("/api/v1/namespaces/x/pods/p?resourceVersion=0", any()),
+        (
+            "/api/v1/pods?resourceVersion=0&resourceVersionMatch=NotOlderThan&limit=1",
+            any(),
+        ),
+        ("/api/v1/pods?resourceVersion=5", not_older(None)),
+        (
+            "/api/v1/pods?resourceVersion=5&resourceVersion=x",
+            not_older(None),
+        ),
+        (
+            "/api/v1/pods?resourceVersion=5&resourceVersionMatch=NotOlderThan&limit=3",
+            not_older(Some(3)),
+        ),
+        (
+            "/api/v1/namespaces/x/pods/p?resourceVersion=5&resourceVersionMatch=Exact",
+            not_older(None),
+        ),
+    ] {
+        assert_eq!(check(target, &[]), expected, "{target}");
+    }
+}
+
+#[test]
+fn what_only_the_server_can_answer_goes_live() {
+    use LiveReason::*;
+    for (target, expected) in [
+        ("/api/v1/pods?watch=1", Watch),
+        ("/api/v1/pods?labelSelector=a%20b", Selector),
+        (
+            "/api/v1/pods?fieldSelector=status.phase%3DRunning",
+            Selector,
+        ),
+        ("/api/v1/namespaces/x/pods/p?labelSelector=a", Selector),
+        ("/api/v1/pods?shardSelector=x", Selector),
+        ("/api/v1/pods?continue=abc", Continue),
+        ("/api/v1/pods?resourceVersion=5&limit=1", ResourceVersion),
+        ("/api/v1/pods?resourceVersion=05", ResourceVersion),
+        (
+            "/api/v1/pods?resourceVersionMatch=NotOlderThan",
+            ResourceVersion,
+        ),
+        (
+            "/api/v1/pods?resourceVersion=5&resourceVersionMatch=Exact",
+            ResourceVersion,
+        ),
+        (
+            "/api/v1/pods?resourceVersion=0&resourceVersionMatch=Foo",
+            ResourceVersion,
+        ),
+        ("/api/v1/pods?resourceVersion=abc", ResourceVersion),
+        ("/api/v1/pods?resourceVersionMatch=Exact", ResourceVersion),
+        ("/api/v1/pods?limit=", Options),
+        ("/api/v1/pods?limit=abc", Options),
+        ("/api/v1/pods?timeout=abc", Options),
+        ("/api/v1/pods?timeoutSeconds=abc", Options),
+        ("/api/v1/pods?sendInitialEvents=true", Options),
+        ("/api/v1/pods?a=1;limit=1", Options),
+        ("/api/v1/pods?pretty=true", Representation),
+        ("/api/v1/pods?pretty=", Representation),
+        ("/api/v1/namespaces/x/pods/p?watch=1", Options),
+        ("/api/v1/namespaces/x/pods/p/status", Subresource),
+        ("/api/v1/pods//", Path),
+        ("/api", Path),
+        ("/version", Path),
+    ] {
+        assert_eq!(check(target, &[]), Err(expected), "{target}");
+    }
+}
+
+#[test]
+fn only_plain_compact_json_comes_from_memory() {
+    for (name, value, expected) in [
+        ("accept", "application/json", true),
+        ("accept", "application/json, */*", true),
+        ("accept", "*/*", true),
+        ("accept", "application/json;charset=utf-8", true),
+        ("accept", "application/json;pretty=1", false),
+        (
+            "accept",
+            "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
+            false,
+        ),
+        (
+            "accept",
+            "application/vnd.kubernetes.protobuf,application/json",
+            false,
+        ),
+        (
+            "accept",
+            "application/json;q=0.1, application/yaml;q=0.9",
+            false,
+        ),
+        ("accept", "application/*", false),
+        ("accept", "text/html", false),
+        ("user-agent", "kubectl/v1.36.3", true),
+        ("user-agent", "curl/8.0", false),
+        ("user-agent", "Mozilla/5.0 (X11)", false),
+    ] {
+        assert_eq!(
+            check("/api/v1/pods", &[(name, value)]).is_ok(),
+            expected,
+            "{name}: {value}"
+        );
+    }
+    assert!(check("/api/v1/pods?pretty=false", &[("user-agent", "curl/8.0")]).is_ok());
+    assert!(
+        check(
+            "/api/v1/pods",
+            &[("accept", "application/json"), ("accept", "text/html")]
+        )
+        .is_err()
+    );
+    assert_eq!(
+        check("/api/v1/pods", &[("upgrade", "websocket")]),
+        Err(LiveReason::Upgrade)
+    );
+    assert_eq!(
+        check("/api/v1/pods", &[("cache-control", "no-cache")]),
+        Err(LiveReason::CacheControl)
+    );
+}
