@@ -85,15 +85,6 @@ impl Gone {
     }
 }
 
-/// Why a snapshot is below the floor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BelowFloor {
-    /// Something newer is known.
-    Older,
-    /// A write's effect is not known yet.
-    Unconfirmed,
-}
-
 /// What a reader needs, as it stood when the reader arrived. Taken before the snapshot it is compared with: events are
 /// published first and leave the floor afterwards.
 #[derive(Clone, Debug)]
@@ -228,16 +219,10 @@ impl Floor {
         }
     }
 
-    /// What a reader who arrives now needs.
-    ///
-    /// # Errors
-    /// A write's effect is not known yet.
-    pub fn needed(&self) -> Result<Needed, BelowFloor> {
+    /// What a reader who arrives now needs; `None` while a write's effect is not known yet.
+    pub fn needed(&self) -> Option<Needed> {
         let state = self.state.lock();
-        if state.unconfirmed > 0 {
-            return Err(BelowFloor::Unconfirmed);
-        }
-        Ok(Needed {
+        (state.unconfirmed == 0).then(|| Needed {
             resource_version: state.resource_version,
             gone: Arc::clone(&state.gone),
         })
@@ -284,7 +269,7 @@ mod tests {
     }
 
     fn admits(floor: &Floor, snapshot: &Snapshot) -> bool {
-        floor.needed().is_ok_and(|needed| needed.admits(snapshot))
+        floor.needed().is_some_and(|needed| needed.admits(snapshot))
     }
 
     #[test]
@@ -379,7 +364,7 @@ mod tests {
         let asked = floor.to_confirm(1).unwrap();
         assert!(!floor.unconfirmed(1));
         floor.confirmed(1, asked, rv(8));
-        assert_eq!(floor.needed().unwrap_err(), BelowFloor::Unconfirmed);
+        assert!(floor.needed().is_none());
         assert_eq!(floor.to_confirm(1), Some(1), "came after the question");
         floor.confirmed(1, 1, rv(6));
         assert_eq!(floor.to_confirm(1), None);

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::connection::InformerShard;
-use crate::floor::{BelowFloor, Floor};
+use crate::floor::Floor;
 use crate::gvr::Gvr;
 use crate::resource_version::ResourceVersion;
 use crate::store::Snapshot;
@@ -60,15 +60,6 @@ pub enum NotServable {
     Unconfirmed,
     /// The request names a namespace for a cluster-scoped kind, or none for an object of a namespaced one.
     OtherScope,
-}
-
-impl From<BelowFloor> for NotServable {
-    fn from(below: BelowFloor) -> Self {
-        match below {
-            BelowFloor::Older => Self::BelowFloor,
-            BelowFloor::Unconfirmed => Self::Unconfirmed,
-        }
-    }
 }
 
 /// Whether a request names a namespace and an object.
@@ -124,7 +115,7 @@ impl Informer {
         self.touch();
         let (generation, epoch) = connection;
         // Before the snapshot: see `Needed`.
-        let needed = self.floor.needed()?;
+        let needed = self.floor.needed().ok_or(NotServable::Unconfirmed)?;
         let snapshot = self.current(generation, scope)?;
         let snapshot = if needed.admits(&snapshot) {
             snapshot
@@ -224,11 +215,6 @@ impl Informer {
             .snapshot
             .as_ref()
             .is_some_and(|snapshot| snapshot.get(key).is_some())
-    }
-
-    /// Whether it is synced for the current connection.
-    pub fn is_synced(&self) -> bool {
-        self.published.borrow().generation != 0
     }
 
     /// Time since the last read, or since the start.

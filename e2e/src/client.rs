@@ -250,12 +250,6 @@ impl Lines {
             .context("nothing came for a minute")?
     }
 
-    /// The next line as JSON; the end of the stream is an error.
-    pub async fn next_json(&mut self) -> anyhow::Result<Value> {
-        let line = self.next().await?.context("the stream ended")?;
-        serde_json::from_slice(&line).with_context(|| String::from_utf8_lossy(&line).into_owned())
-    }
-
     async fn read_line(&mut self) -> anyhow::Result<Option<Bytes>> {
         loop {
             if let Some(end) = self.buffer.iter().position(|&byte| byte == b'\n') {
