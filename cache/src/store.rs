@@ -260,21 +260,32 @@ impl Snapshot {
         self.envelope.object_from_item(&element.item)
     }
 
-    /// A LIST's body.
-    pub fn list(self: &Arc<Self>, namespace: Option<&str>, selector: &Selector) -> ListBody {
+    /// A LIST's body; `None` where more than `most` objects are selected.
+    pub fn list(
+        self: &Arc<Self>,
+        namespace: Option<&str>,
+        selector: &Selector,
+        most: Option<usize>,
+    ) -> Option<ListBody> {
         let (head, tail) = self.envelope.around_list(self.resource_version);
-        let selected = self.select(namespace, selector);
+        let most = most.unwrap_or(usize::MAX);
+        // One more tells that there are too many; the rest is not looked at.
+        let selected = self
+            .select(namespace, selector)
+            .take(most.saturating_add(1));
         let items: Vec<Bytes> = selected.map(|element| element.item.clone()).collect();
+        if items.len() > most {
+            return None;
+        }
         let commas = items.len().saturating_sub(1);
         let length = head.len() + tail.len() + commas + items.iter().map(Bytes::len).sum::<usize>();
-        ListBody {
+        Some(ListBody {
             length: length as u64,
-            objects: items.len() as u64,
             head: Some(head),
             tail: Some(tail),
             items: items.into_iter(),
             first: true,
-        }
+        })
     }
 
     /// The selected objects of a namespace, or of all of them, in the order of a LIST.
@@ -292,7 +303,6 @@ impl Snapshot {
 #[derive(Debug)]
 pub struct ListBody {
     length: u64,
-    objects: u64,
     head: Option<Bytes>,
     tail: Option<Bytes>,
     items: std::vec::IntoIter<Bytes>,
@@ -300,11 +310,6 @@ pub struct ListBody {
 }
 
 impl ListBody {
-    /// Objects in the list.
-    pub fn objects(&self) -> u64 {
-        self.objects
-    }
-
     /// Bytes of the whole body, taken before the first chunk.
     pub fn length(&self) -> u64 {
         self.length
@@ -357,7 +362,9 @@ mod tests {
     }
 
     fn list(snapshot: &Arc<Snapshot>, namespace: Option<&str>) -> String {
-        let body = snapshot.list(namespace, &Selector::default());
+        let body = snapshot
+            .list(namespace, &Selector::default(), None)
+            .unwrap();
         let length = body.length();
         let bytes: Vec<u8> = body.flatten().collect();
         assert_eq!(bytes.len() as u64, length);

@@ -38,12 +38,14 @@ pub fn answer(
         }
         None if snapshot.may_be_removed() => return Err(LiveReason::Empty),
         None => {
-            let list = snapshot.list(namespace, &read.selector);
             // With a selector the server does not look past a full page, and says that there may be more.
-            let full = list.objects() + u64::from(!read.selector.is_empty());
-            if read.limit.is_some_and(|limit| full > limit) {
-                return Err(LiveReason::Limit);
-            }
+            let short = u64::from(!read.selector.is_empty());
+            let most = read
+                .limit
+                .map(|limit| usize::try_from(limit - short).unwrap_or(usize::MAX));
+            let list = snapshot
+                .list(namespace, &read.selector, most)
+                .ok_or(LiveReason::Limit)?;
             let length = list.length();
             (chunks(list), length)
         }
