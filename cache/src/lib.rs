@@ -37,4 +37,6 @@ mod reflector;
 pub mod resource_version;
 pub mod selector;
 pub mod store;
+#[cfg(test)]
+mod turns;
 pub mod upstream;

@@ -95,6 +95,17 @@ impl Reflector {
     /// Lists and watches on each connection the cluster has, until stopped.
     pub(crate) async fn run(
         mut self,
+        connections: watch::Receiver<Option<Arc<Connection>>>,
+    ) -> Option<Refusal> {
+        let refusal = self.run_until_stopped(connections).await;
+        // First what readers have: the store is the last to hold the objects.
+        self.informer.clear();
+        self.store.retire();
+        refusal
+    }
+
+    async fn run_until_stopped(
+        &mut self,
         mut connections: watch::Receiver<Option<Arc<Connection>>>,
     ) -> Option<Refusal> {
         let stopped = self.informer.stopped().clone();
@@ -112,13 +123,11 @@ impl Reflector {
             };
             self.informer.suspend();
             if let Err(refusal) = outcome {
-                self.informer.clear();
                 return Some(refusal);
             }
-            self.state = match self.state {
-                State::Watch => State::Resume { early: true },
-                State::Learn { .. } | State::List { .. } | State::Resume { .. } => self.state,
-            };
+            if matches!(self.state, State::Watch) {
+                self.state = State::Resume { early: true };
+            }
         }
     }
 
@@ -126,10 +135,10 @@ impl Reflector {
     fn adopt(&mut self, connection: &Connection) {
         if connection.epoch != self.epoch {
             self.epoch = connection.epoch;
-            self.store = Store::default();
             self.kind = Kind::default();
             self.state = State::Learn { from: None };
             self.informer.clear();
+            std::mem::take(&mut self.store).retire();
         }
     }
 

@@ -7,17 +7,16 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use imbl::OrdMap;
 
 use crate::envelope::Envelope;
 use crate::object::ObjectMeta;
 use crate::resource_version::ResourceVersion;
-use crate::selector::Selector;
 
-/// Chunks of a LIST are about this long: large enough that TLS records and HTTP frames are full, small enough that a
-/// slow reader pins little.
-const CHUNK_BYTES: usize = 64 << 10;
+mod snapshot;
+
+pub use snapshot::{ListBody, Snapshot};
 
 /// Memory of an element beside its object's bytes: the map's entry, the key twice counted, and the allocations.
 const ELEMENT_OVERHEAD: usize = 250;
@@ -188,6 +187,14 @@ impl Store {
         })
     }
 
+    /// Drops it on a thread of its own kind: to free a hundred thousand objects takes tens of milliseconds, in which a
+    /// worker thread would answer nobody.
+    pub(crate) fn retire(self) {
+        if !self.is_empty() {
+            drop(tokio::task::spawn_blocking(move || drop(self)));
+        }
+    }
+
     fn advance(&mut self, to: ResourceVersion) {
         self.resource_version = self.resource_version.max(to);
     }
@@ -198,153 +205,13 @@ impl Store {
     }
 }
 
-/// What one kind held at a version, immutable.
-#[derive(Debug)]
-pub struct Snapshot {
-    objects: OrdMap<Arc<str>, Arc<Element>>,
-    bytes: usize,
-    /// The version through which it is complete (C).
-    pub resource_version: ResourceVersion,
-    /// The version of the last change in it; bookmarks do not count.
-    pub last_event: ResourceVersion,
-    envelope: Arc<Envelope>,
-}
-
-impl Snapshot {
-    /// The object of a key.
-    pub fn get(&self, key: &str) -> Option<&Arc<Element>> {
-        self.objects.get(key)
-    }
-
-    /// Objects held.
-    pub fn len(&self) -> usize {
-        self.objects.len()
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.objects.is_empty()
-    }
-
-    /// Whether the kind may no longer be served at all: the objects of a removed CustomResourceDefinition go first, and
-    /// the server ends their watch about a second after it has begun to answer 404.
-    pub fn may_be_removed(&self) -> bool {
-        self.objects.is_empty() && self.envelope.is_unstructured()
-    }
-
-    /// Memory of the objects, in bytes, estimated from their lengths.
-    pub fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// The objects of a namespace, or all of them, in the order of a LIST.
-    pub fn range(
-        &self,
-        namespace: Option<&str>,
-    ) -> Box<dyn Iterator<Item = &Arc<Element>> + Send + '_> {
-        match namespace {
-            // '0' is the byte after '/', so this is every key that begins with "namespace/".
-            Some(namespace) => Box::new(
-                self.objects
-                    .range(
-                        Arc::<str>::from(format!("{namespace}/"))..format!("{namespace}0").into(),
-                    )
-                    .map(|(_, element)| element),
-            ),
-            None => Box::new(self.objects.values()),
-        }
-    }
-
-    /// The pieces of a GET's body.
-    pub fn object(&self, element: &Element) -> [Bytes; 3] {
-        self.envelope.object_from_item(&element.item)
-    }
-
-    /// A LIST's body; `None` where more than `most` objects are selected.
-    pub fn list(
-        self: &Arc<Self>,
-        namespace: Option<&str>,
-        selector: &Selector,
-        most: Option<usize>,
-    ) -> Option<ListBody> {
-        let (head, tail) = self.envelope.around_list(self.resource_version);
-        let most = most.unwrap_or(usize::MAX);
-        // One more tells that there are too many; the rest is not looked at.
-        let selected = self
-            .select(namespace, selector)
-            .take(most.saturating_add(1));
-        let items: Vec<Bytes> = selected.map(|element| element.item.clone()).collect();
-        if items.len() > most {
-            return None;
-        }
-        let commas = items.len().saturating_sub(1);
-        let length = head.len() + tail.len() + commas + items.iter().map(Bytes::len).sum::<usize>();
-        Some(ListBody {
-            length: length as u64,
-            head: Some(head),
-            tail: Some(tail),
-            items: items.into_iter(),
-            first: true,
-        })
-    }
-
-    /// The selected objects of a namespace, or of all of them, in the order of a LIST.
-    fn select<'s>(
-        &'s self,
-        namespace: Option<&str>,
-        selector: &'s Selector,
-    ) -> impl Iterator<Item = &'s Arc<Element>> {
-        self.range(namespace)
-            .filter(move |element| selector.is_empty() || selector.matches(element))
-    }
-}
-
-/// The body of a LIST as chunks of some 64 KiB.
-#[derive(Debug)]
-pub struct ListBody {
-    length: u64,
-    head: Option<Bytes>,
-    tail: Option<Bytes>,
-    items: std::vec::IntoIter<Bytes>,
-    first: bool,
-}
-
-impl ListBody {
-    /// Bytes of the whole body, taken before the first chunk.
-    pub fn length(&self) -> u64 {
-        self.length
-    }
-}
-
-impl Iterator for ListBody {
-    type Item = Bytes;
-
-    fn next(&mut self) -> Option<Bytes> {
-        self.tail.as_ref()?;
-        let mut chunk =
-            BytesMut::with_capacity((CHUNK_BYTES + (CHUNK_BYTES >> 2)).min(self.length as usize));
-        if let Some(head) = self.head.take() {
-            chunk.extend_from_slice(&head);
-        }
-        while chunk.len() < CHUNK_BYTES {
-            let Some(item) = self.items.next() else {
-                chunk.extend_from_slice(&self.tail.take()?);
-                break;
-            };
-            if !std::mem::take(&mut self.first) {
-                chunk.extend_from_slice(b",");
-            }
-            chunk.extend_from_slice(&item);
-        }
-        Some(chunk.freeze())
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt;
     use proptest::prelude::*;
 
     use super::*;
+    use crate::selector::Selector;
 
     fn envelope() -> Arc<Envelope> {
         let body = "{\"kind\":\"PodList\",\"apiVersion\":\"v1\",\"metadata\":{\"resourceVersion\":\"5\"},\"items\":[]}\n";
@@ -361,10 +228,11 @@ mod tests {
         }
     }
 
-    fn list(snapshot: &Arc<Snapshot>, namespace: Option<&str>) -> String {
-        let body = snapshot
-            .list(namespace, &Selector::default(), None)
-            .unwrap();
+    fn list(snapshot: &Snapshot, namespace: Option<&str>) -> String {
+        let all = Selector::default();
+        let body = snapshot.list(namespace, &all, None);
+        // Few objects are looked at in one go.
+        let body = body.now_or_never().unwrap().unwrap();
         let length = body.length();
         let bytes: Vec<u8> = body.flatten().collect();
         assert_eq!(bytes.len() as u64, length);
@@ -400,6 +268,32 @@ mod tests {
         store.complete(ResourceVersion::from_number(9));
         let expected = "{\"kind\":\"PodList\",\"apiVersion\":\"v1\",\"metadata\":{\"resourceVersion\":\"9\"},\"items\":[]}\n";
         assert_eq!(list(&store.snapshot(&envelope()), Some("none")), expected);
+    }
+
+    /// Tells on which thread it was dropped.
+    struct Dropped(std::sync::mpsc::Sender<std::thread::ThreadId>);
+
+    impl AsRef<[u8]> for Dropped {
+        fn as_ref(&self) -> &[u8] {
+            b"{}"
+        }
+    }
+
+    impl Drop for Dropped {
+        fn drop(&mut self) {
+            self.0.send(std::thread::current().id()).unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_retired_store_is_dropped_on_another_thread() {
+        let (dropped, thread) = std::sync::mpsc::channel();
+        let mut store = Store::default();
+        let mut last = element("a", "b", 1);
+        last.item = Bytes::from_owner(Dropped(dropped));
+        store.stage(last);
+        store.retire();
+        assert_ne!(thread.recv().unwrap(), std::thread::current().id());
     }
 
     proptest! {

@@ -16,11 +16,14 @@ use crate::body::{Body, full};
 use crate::decision::{CachedRead, LiveReason};
 use crate::request_info::ResourcePath;
 
+/// Bytes of a body that are made in one go, with their way through TLS less than a millisecond of a worker thread.
+const TURN_BYTES: usize = 256 << 10;
+
 /// Answers from a snapshot, or says why it cannot.
 ///
 /// # Errors
 /// The name is not held, the list is longer than its limit, or it is empty and its kind perhaps gone.
-pub fn answer(
+pub async fn answer(
     resource: &ResourcePath<'_>,
     read: &CachedRead,
     snapshot: &Arc<Snapshot>,
@@ -32,7 +35,8 @@ pub fn answer(
             let element = snapshot
                 .get(&key(namespace.unwrap_or_default(), name))
                 .ok_or(LiveReason::Absent)?;
-            let object: Vec<u8> = snapshot.object(element).concat();
+            let object = snapshot.object(element);
+            let object = object.concat();
             let length = object.len() as u64;
             (full(object), length)
         }
@@ -43,11 +47,10 @@ pub fn answer(
             let most = read
                 .limit
                 .map(|limit| usize::try_from(limit - short).unwrap_or(usize::MAX));
-            let list = snapshot
-                .list(namespace, &read.selector, most)
-                .ok_or(LiveReason::Limit)?;
+            let list = snapshot.list(namespace, &read.selector, most).await;
+            let list = list.ok_or(LiveReason::Limit)?;
             let length = list.length();
-            (chunks(list), length)
+            (pieces(list), length)
         }
     };
     let mut response = Response::new(body);
@@ -59,9 +62,21 @@ pub fn answer(
     Ok(response)
 }
 
-/// A body of chunks that are made as they are sent: a slow reader holds one of them and the snapshot.
-fn chunks(list: impl Iterator<Item = Bytes> + Send + 'static) -> Body {
-    let frames = stream::iter(list.map(|chunk| Ok::<_, Infallible>(Frame::data(chunk))));
+/// A body of pieces that are made as they are sent: a slow reader holds one of them and what the others are made from. For a
+/// fast one they are made without a pause, so that others get their turn in between.
+fn pieces(pieces: impl Iterator<Item = Bytes> + Send + 'static) -> Body {
+    let frames = stream::unfold((pieces, 0), |(mut pieces, mut since_turn)| async move {
+        if since_turn >= TURN_BYTES {
+            since_turn = 0;
+            tokio::task::yield_now().await;
+        }
+        let piece = pieces.next()?;
+        since_turn += piece.len();
+        Some((
+            Ok::<_, Infallible>(Frame::data(piece)),
+            (pieces, since_turn),
+        ))
+    });
     StreamBody::new(frames)
         .map_err(|never| match never {})
         .boxed_unsync()
@@ -69,6 +84,8 @@ fn chunks(list: impl Iterator<Item = Bytes> + Send + 'static) -> Body {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use fleetcache_cache::envelope::Envelope;
     use fleetcache_cache::object::ObjectHead;
     use fleetcache_cache::resource_version::ResourceVersion;
@@ -79,12 +96,22 @@ mod tests {
     use crate::decision::Freshness;
 
     fn snapshot() -> Arc<Snapshot> {
+        holding(["a", "b"].map(|name| (name.to_owned(), name.to_owned())))
+    }
+
+    fn many(objects: usize, each: usize) -> Arc<Snapshot> {
+        let label = format!("x\",\"long\":\"{}", "x".repeat(each));
+        holding((0..objects).map(|at| (format!("p{at}"), label.clone())))
+    }
+
+    /// Pods with a label, by their names.
+    fn holding(pods: impl IntoIterator<Item = (String, String)>) -> Arc<Snapshot> {
         let list = "{\"kind\":\"PodList\",\"apiVersion\":\"v1\",\"metadata\":{\"resourceVersion\":\"5\"},\"items\":[]}\n";
         let envelope = Envelope::learn(list.as_bytes(), "Pod").unwrap().envelope;
         let mut store = Store::default();
-        for name in ["a", "b"] {
+        for (name, label) in pods {
             let object = format!(
-                r#"{{"kind":"Pod","apiVersion":"v1","metadata":{{"name":"{name}","namespace":"n","resourceVersion":"7","labels":{{"is":"{name}"}}}}}}"#
+                r#"{{"kind":"Pod","apiVersion":"v1","metadata":{{"name":"{name}","namespace":"n","resourceVersion":"7","labels":{{"is":"{label}"}}}}}}"#
             );
             let head = ObjectHead::parse(object.as_bytes()).unwrap();
             let item = envelope.item_from_object(object.as_bytes()).unwrap();
@@ -94,18 +121,25 @@ mod tests {
         store.snapshot(&Arc::new(envelope))
     }
 
-    async fn check(path: &str, limit: Option<u64>) -> Result<String, LiveReason> {
-        select(path, limit, "").await
-    }
-
-    async fn select(path: &str, limit: Option<u64>, labels: &str) -> Result<String, LiveReason> {
-        let resource = ResourcePath::parse_strict(path).unwrap();
-        let read = CachedRead {
+    fn read(limit: Option<u64>, labels: &str) -> CachedRead {
+        CachedRead {
             freshness: Freshness::Latest,
             limit,
             selector: Selector::parse(labels, "").unwrap(),
-        };
-        let response = answer(&resource, &read, &snapshot(), Duration::from_secs(3))?;
+        }
+    }
+
+    async fn check(path: &str, limit: Option<u64>) -> Result<String, LiveReason> {
+        ask(path, read(limit, "")).await
+    }
+
+    async fn select(path: &str, limit: Option<u64>, labels: &str) -> Result<String, LiveReason> {
+        ask(path, read(limit, labels)).await
+    }
+
+    async fn ask(path: &str, read: CachedRead) -> Result<String, LiveReason> {
+        let resource = ResourcePath::parse_strict(path).unwrap();
+        let response = answer(&resource, &read, &snapshot(), Duration::from_secs(3)).await?;
         let length = response.headers()[CONTENT_LENGTH].clone();
         assert_eq!(response.headers()[AGE], "3");
         let body = response.into_body().collect().await.unwrap().to_bytes();
@@ -157,5 +191,32 @@ mod tests {
         assert_eq!(full, Err(LiveReason::Limit));
         let none = select("/api/v1/pods", None, "is=c").await.unwrap();
         assert!(none.contains("\"items\":[]"));
+    }
+
+    /// A task that is always ready gets its turns while an answer of many megabytes is made for a reader who never waits.
+    #[tokio::test]
+    async fn a_long_answer_lets_others_work() {
+        let (objects, each) = (10_000, 2_000);
+        let snapshot = many(objects, each);
+        for labels in ["", "is=x"] {
+            let turns = Arc::new(AtomicUsize::new(0));
+            let counted = Arc::clone(&turns);
+            let neighbour = tokio::spawn(async move {
+                loop {
+                    counted.fetch_add(1, Ordering::Relaxed);
+                    tokio::task::yield_now().await;
+                }
+            });
+            let read = read(None, labels);
+            let resource = ResourcePath::parse_strict("/api/v1/pods").unwrap();
+            let response = answer(&resource, &read, &snapshot, Duration::ZERO)
+                .await
+                .unwrap();
+            let body = response.into_body().collect().await.unwrap().to_bytes();
+            neighbour.abort();
+            assert!(body.len() > objects * each);
+            let turns = turns.load(Ordering::Relaxed);
+            assert!(turns >= body.len() / (2 * TURN_BYTES), "{turns} turns");
+        }
     }
 }

@@ -316,7 +316,7 @@ async fn from_memory(
         Freshness::Latest => informer.read_latest(on, scope).await?,
         Freshness::NotOlderThan(version) => informer.read_not_older(on, scope, version).await?,
     };
-    cached::answer(resource, read, &snapshot, informer.age())
+    cached::answer(resource, read, &snapshot, informer.age()).await
 }
 
 /// A request that an informer of its kind could have answered was allowed: it may start one.

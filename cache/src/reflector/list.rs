@@ -3,11 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+use serde_json::value::RawValue;
+
 use super::protocol::WatchEvent;
 use super::requests::{self, fetch};
 use super::stream::Stream;
 use super::{Reflector, ReflectorError, State};
 use crate::connection::{Connection, InformerShard};
+use crate::envelope::Envelope;
 use crate::informers::Refusal;
 use crate::object::{ListHead, ObjectHead};
 use crate::resource_version::ResourceVersion;
@@ -108,22 +112,19 @@ impl Reflector {
         let mut store = Store::default();
         loop {
             let body = fetch(connection, shard, &requests::list_path(gvr, &query)).await?;
-            let page = ListHead::parse(&body).map_err(ReflectorError::BadBytes)?;
-            for item in page.items.iter().flatten() {
-                let item = item.get().as_bytes();
-                let head = ObjectHead::parse(item).map_err(ReflectorError::BadBytes)?;
-                let element = Element::new(&head.metadata, item, envelope.item_from_list(item)?);
-                store.stage(element.ok_or(ReflectorError::NoResourceVersion)?);
+            let page = Page::read(body, Arc::clone(envelope)).await?;
+            for element in page.elements {
+                store.stage(element);
             }
             if store.len() as u64 > self.settings.max_objects_per_kind {
                 return Err(ReflectorError::Refused(Refusal::TooManyObjects));
             }
-            if page.metadata.continue_token.is_empty() {
-                let at = ResourceVersion::parse(&page.metadata.resource_version);
+            if page.continue_token.is_empty() {
+                let at = page.resource_version;
                 store.complete(at.ok_or(ReflectorError::NoResourceVersion)?);
                 return Ok(store);
             }
-            query = format!("limit={PAGE}&continue={}", page.metadata.continue_token);
+            query = format!("limit={PAGE}&continue={}", page.continue_token);
         }
     }
 
@@ -137,13 +138,79 @@ impl Reflector {
         tracing::info!(
             rv = %store.resource_version(), objects = store.len(), "informer synced"
         );
-        self.store = store;
         // Readers get the new state before the floor forgets what is gone.
         self.informer
             .publish(connection.generation, self.kind.namespaced, snapshot);
+        // After the publish, which lets go of the old snapshot: the old store is the last to hold its objects.
+        std::mem::replace(&mut self.store, store).retire();
         let at = self.store.resource_version();
         self.informer.floor().replaced(self.epoch, at);
         self.backoff.reset();
         Ok(())
+    }
+}
+
+/// A page of a list.
+struct Page {
+    elements: Vec<Element>,
+    continue_token: String,
+    resource_version: Option<ResourceVersion>,
+}
+
+impl Page {
+    /// Reads a page on a thread for such work: it cannot be read in part, and 500 large objects are several megabytes.
+    async fn read(body: Bytes, envelope: Arc<Envelope>) -> Result<Self, ReflectorError> {
+        let page = tokio::task::spawn_blocking(move || Self::parse(&body, &envelope));
+        // It does not panic, and only the end of the runtime cancels it.
+        page.await.unwrap_or(Err(ReflectorError::Ended))
+    }
+
+    fn parse(body: &[u8], envelope: &Envelope) -> Result<Self, ReflectorError> {
+        let page = ListHead::parse(body).map_err(ReflectorError::BadBytes)?;
+        let element = |item: &&RawValue| {
+            let item = item.get().as_bytes();
+            let head = ObjectHead::parse(item).map_err(ReflectorError::BadBytes)?;
+            Element::new(&head.metadata, item, envelope.item_from_list(item)?)
+                .ok_or(ReflectorError::NoResourceVersion)
+        };
+        Ok(Self {
+            elements: page
+                .items
+                .iter()
+                .flatten()
+                .map(element)
+                .collect::<Result<_, _>>()?,
+            continue_token: page.metadata.continue_token.into_owned(),
+            resource_version: ResourceVersion::parse(&page.metadata.resource_version),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::turns::turns_during;
+
+    #[tokio::test]
+    async fn a_page_is_read_while_others_work() {
+        let item = |at: usize| {
+            format!(
+                r#"{{"metadata":{{"name":"p{at}","namespace":"n","resourceVersion":"{at}"}},"data":"{}"}}"#,
+                "x".repeat(10_000)
+            )
+        };
+        let items: Vec<String> = (1..=PAGE).map(item).collect();
+        let body = format!(
+            "{{\"kind\":\"PodList\",\"apiVersion\":\"v1\",\"metadata\":{{\"resourceVersion\":\"900\",\"continue\":\"t\"}},\"items\":[{}]}}\n",
+            items.join(",")
+        );
+        let envelope = Envelope::learn(body.as_bytes(), "Pod").unwrap().envelope;
+        let read = Page::read(body.into(), Arc::new(envelope));
+        let (page, turns) = turns_during(read).await;
+        let page = page.unwrap();
+        assert_eq!(page.elements.len(), PAGE);
+        assert_eq!(page.continue_token, "t");
+        assert_eq!(page.resource_version, ResourceVersion::parse("900"));
+        assert!(turns > 0);
     }
 }
