@@ -14,6 +14,7 @@ use hyper::body::Frame;
 
 use crate::body::{Body, full};
 use crate::decision::{CachedRead, LiveReason};
+use crate::indent::Indented;
 use crate::request_info::ResourcePath;
 
 /// Bytes of a body that are made in one go, with their way through TLS less than a millisecond of a worker thread.
@@ -36,9 +37,11 @@ pub async fn answer(
                 .get(&key(namespace.unwrap_or_default(), name))
                 .ok_or(LiveReason::Absent)?;
             let object = snapshot.object(element);
-            let object = object.concat();
-            let length = object.len() as u64;
-            (full(object), length)
+            if read.pretty {
+                indented(object.into_iter())
+            } else {
+                whole(object.concat())
+            }
         }
         None if snapshot.may_be_removed() => return Err(LiveReason::Empty),
         None => {
@@ -49,17 +52,40 @@ pub async fn answer(
                 .map(|limit| usize::try_from(limit - short).unwrap_or(usize::MAX));
             let list = snapshot.list(namespace, &read.selector, most).await;
             let list = list.ok_or(LiveReason::Limit)?;
-            let length = list.length();
-            (pieces(list), length)
+            if read.pretty {
+                indented(list)
+            } else {
+                let length = list.length();
+                (pieces(list), Some(length))
+            }
         }
     };
     let mut response = Response::new(body);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
-    headers.insert(CONTENT_LENGTH, length.into());
+    if let Some(length) = length {
+        headers.insert(CONTENT_LENGTH, length.into());
+    }
     headers.insert(AGE, age.as_secs().into());
     Ok(response)
+}
+
+/// A body and its length.
+fn whole(bytes: impl Into<Bytes>) -> (Body, Option<u64>) {
+    let bytes = bytes.into();
+    let length = bytes.len() as u64;
+    (full(bytes), Some(length))
+}
+
+/// A body indented, and its length where it is short: to know it of a long one it would have to be indented twice.
+fn indented(chunks: impl Iterator<Item = Bytes> + Send + 'static) -> (Body, Option<u64>) {
+    let mut indented = Indented::new(chunks);
+    let first = indented.next().unwrap_or_default();
+    match indented.next() {
+        None => whole(first),
+        Some(second) => (pieces([first, second].into_iter().chain(indented)), None),
+    }
 }
 
 /// A body of pieces that are made as they are sent: a slow reader holds one of them and what the others are made from. For a
@@ -125,6 +151,7 @@ mod tests {
         CachedRead {
             freshness: Freshness::Latest,
             limit,
+            pretty: false,
             selector: Selector::parse(labels, "").unwrap(),
         }
     }
@@ -193,12 +220,28 @@ mod tests {
         assert!(none.contains("\"items\":[]"));
     }
 
+    #[tokio::test]
+    async fn what_is_asked_for_indented_is() {
+        for path in ["/api/v1/namespaces/n/pods/a", "/api/v1/pods"] {
+            let compact = check(path, None).await.unwrap();
+            let pretty = CachedRead {
+                pretty: true,
+                ..read(None, "")
+            };
+            let pretty = ask(path, pretty).await.unwrap();
+            assert!(pretty.starts_with("{\n  \"kind\": \"Pod"), "{pretty}");
+            assert!(pretty.ends_with("\n}"), "{pretty}");
+            let value = |text| serde_json::from_str::<serde_json::Value>(text).unwrap();
+            assert_eq!(value(&pretty), value(&compact));
+        }
+    }
+
     /// A task that is always ready gets its turns while an answer of many megabytes is made for a reader who never waits.
     #[tokio::test]
     async fn a_long_answer_lets_others_work() {
         let (objects, each) = (10_000, 2_000);
         let snapshot = many(objects, each);
-        for labels in ["", "is=x"] {
+        for (pretty, labels) in [(false, ""), (true, ""), (true, "is=x")] {
             let turns = Arc::new(AtomicUsize::new(0));
             let counted = Arc::clone(&turns);
             let neighbour = tokio::spawn(async move {
@@ -207,11 +250,16 @@ mod tests {
                     tokio::task::yield_now().await;
                 }
             });
-            let read = read(None, labels);
+            let read = CachedRead {
+                pretty,
+                ..read(None, labels)
+            };
             let resource = ResourcePath::parse_strict("/api/v1/pods").unwrap();
             let response = answer(&resource, &read, &snapshot, Duration::ZERO)
                 .await
                 .unwrap();
+            let length = response.headers().get(CONTENT_LENGTH).cloned();
+            assert_eq!(length.is_some(), !pretty);
             let body = response.into_body().collect().await.unwrap().to_bytes();
             neighbour.abort();
             assert!(body.len() > objects * each);

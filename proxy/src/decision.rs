@@ -5,8 +5,9 @@ use fleetcache_cache::informers::{Lookup, Refusal};
 use fleetcache_cache::resource_version::ResourceVersion;
 use fleetcache_cache::selector::Selector;
 use http::HeaderMap;
-use http::header::{ACCEPT, CACHE_CONTROL, UPGRADE, USER_AGENT};
+use http::header::{CACHE_CONTROL, UPGRADE};
 
+use crate::negotiation::negotiate;
 use crate::query::query_pairs;
 use crate::request_info::{RequestInfo, ResourcePath, Verb};
 
@@ -17,6 +18,8 @@ pub struct CachedRead {
     pub freshness: Freshness,
     /// A list with more objects than this goes live.
     pub limit: Option<u64>,
+    /// Indented, for people.
+    pub pretty: bool,
     /// The objects of a list that are asked for.
     pub selector: Selector,
 }
@@ -168,13 +171,12 @@ pub fn cacheable<'r>(
     if resource.subresource.is_some() {
         return Err(LiveReason::Subresource);
     }
-    let read = options(info)?;
+    let mut read = options(info)?;
     if headers.contains_key(CACHE_CONTROL) {
         return Err(LiveReason::CacheControl);
     }
-    if !wants_plain_json(info, headers) {
-        return Err(LiveReason::Representation);
-    }
+    let json = negotiate(info.query, headers).ok_or(LiveReason::Representation)?;
+    read.pretty = json.pretty;
     Ok((resource, read))
 }
 
@@ -219,9 +221,6 @@ fn options(info: &RequestInfo<'_>) -> Result<CachedRead, LiveReason> {
                 return Err(LiveReason::Selector);
             }
             "timeout" if !is_plain_duration(&value) => return Err(LiveReason::Options),
-            "pretty" if !matches!(&*value, "0" | "false") => {
-                return Err(LiveReason::Representation);
-            }
             // Of a named object the server takes none of these; of a list, each needs its own judgement.
             "sendInitialEvents" | "allowWatchBookmarks" => return Err(LiveReason::Options),
             "timeoutSeconds" if value.parse::<i64>().is_err() => return Err(LiveReason::Options),
@@ -259,6 +258,7 @@ fn options(info: &RequestInfo<'_>) -> Result<CachedRead, LiveReason> {
     Ok(CachedRead {
         freshness,
         limit,
+        pretty: false,
         selector,
     })
 }
@@ -270,34 +270,6 @@ fn is_plain_duration(text: &str) -> bool {
         && !digits.is_empty()
         && digits.bytes().all(|b| b.is_ascii_digit())
         && digits.len() < 8
-}
-
-/// Whether the answer is plain compact JSON. Where the request leaves a doubt, it is not.
-fn wants_plain_json(info: &RequestInfo<'_>, headers: &HeaderMap) -> bool {
-    let compact = query_pairs(info.query).any(|(key, _)| key == "pretty");
-    let agent = headers
-        .get(USER_AGENT)
-        .map_or(&b""[..], |agent| agent.as_bytes());
-    // kube-apiserver indents for these agents unless told otherwise; options() refused all other values of `pretty`.
-    let indents = ["curl", "Wget", "Mozilla/5.0"]
-        .iter()
-        .any(|prefix| agent.starts_with(prefix.as_bytes()));
-    if indents && !compact {
-        return false;
-    }
-    let mut accepts = headers.get_all(ACCEPT).iter();
-    let Some(accept) = accepts.next() else {
-        return true;
-    };
-    let Ok(accept) = accept.to_str() else {
-        return false;
-    };
-    let first = accept.split(',').next().unwrap_or_default();
-    let mut parameters = first.split(';').map(str::trim);
-    let json = matches!(parameters.next(), Some("application/json" | "*/*"));
-    let plain = parameters.all(|parameter| parameter.eq_ignore_ascii_case("charset=utf-8"));
-    // With weights the first clause need not be the best.
-    json && plain && !accept.contains("q=") && accepts.next().is_none()
 }
 
 #[cfg(test)]

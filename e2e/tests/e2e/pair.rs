@@ -114,19 +114,22 @@ fn without_list_version(answer: &Answer) -> String {
     if !list["items"].is_array() && !list["rows"].is_array() {
         return text;
     }
+    // Indented or not.
+    let colon = if text.starts_with("{\n") { ": " } else { ":" };
     ["resourceVersion", "continue"]
         .iter()
         .fold(text, |text, field| match &list["metadata"][*field] {
             Value::String(value) if !value.is_empty() => {
-                replace_in_envelope(&text, &format!("\"{field}\":\"{value}\""))
+                replace_in_envelope(&text, colon, &format!("\"{field}\"{colon}\"{value}\""))
             }
             _ => text,
         })
 }
 
 /// Built-in lists have their metadata in front of the items, custom resources behind.
-fn replace_in_envelope(text: &str, found: &str) -> String {
-    let in_front = text.find("\"metadata\":{") < text.find("\"items\":[")
+fn replace_in_envelope(text: &str, colon: &str, found: &str) -> String {
+    let in_front = text.find(&format!("\"metadata\"{colon}{{"))
+        < text.find(&format!("\"items\"{colon}["))
         || text.starts_with("{\"kind\":\"Table\"");
     let at = if in_front {
         text.find(found)

@@ -3,6 +3,7 @@
 mod answers;
 mod clients;
 mod odd;
+mod pretty;
 mod selectors;
 
 use std::time::Duration;
