@@ -12,6 +12,7 @@ mod view;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::SignedDuration;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -179,6 +180,11 @@ impl ClusterAccessor {
     /// Its informers.
     pub fn informers(&self) -> &Arc<Informers> {
         &self.informers
+    }
+
+    /// How far its clock is ahead of this process's, while it is connected.
+    pub fn clock_offset(&self) -> Option<SignedDuration> {
+        self.current()?.clock_offset()
     }
 
     /// Its health.

@@ -1,6 +1,7 @@
 //! The live handles of a reachable cluster.
 
 mod ask;
+mod clock;
 mod published;
 mod signals;
 mod target;
@@ -15,9 +16,11 @@ use http::header::{ACCEPT, AUTHORIZATION, HOST};
 use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
+use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
+use self::clock::Clock;
 pub(crate) use self::published::next_connection;
 pub(crate) use self::signals::Signals;
 use self::target::{InvalidPath, Target};
@@ -52,6 +55,7 @@ pub struct Connection {
     shards: Mutex<Vec<Arc<Shard>>>,
     /// The uid of `kube-system`, where the credential may read it.
     kube_system_uid: ArcSwapOption<String>,
+    clock: Clock,
 }
 
 #[derive(Clone)]
@@ -98,6 +102,7 @@ impl Connection {
             live: ArcSwapOption::from_pointee(LiveClient::new(live)),
             shards: Mutex::default(),
             kube_system_uid: ArcSwapOption::empty(),
+            clock: Clock::default(),
         };
         connection.set_authorization(credential);
         Ok(connection)
@@ -176,7 +181,18 @@ impl Connection {
             return Err(UpstreamError::Connect("the connection is closed".into()));
         };
         let answer = shard.send(request).await;
-        answer.inspect_err(|_| self.suspect())
+        answer
+            .inspect(|answer| self.hear_clock(answer))
+            .inspect_err(|_| self.suspect())
+    }
+
+    /// How far the cluster's clock is ahead of this process's, to a second, by the last answer to a probe or an informer.
+    pub fn clock_offset(&self) -> Option<SignedDuration> {
+        self.clock.offset()
+    }
+
+    fn hear_clock(&self, answer: &Response<Incoming>) {
+        self.clock.heard(answer.headers(), Timestamp::now());
     }
 
     /// A place on one of the informers' HTTP/2 connections (at most 80 informers share one), given back on drop.

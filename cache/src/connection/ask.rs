@@ -91,7 +91,8 @@ impl Connection {
         let Some(client) = self.live.load_full() else {
             return Err(UpstreamError::Connect("the connection is closed".into()));
         };
-        client.send(request).await
+        let answer = client.send(request).await;
+        answer.inspect(|answer| self.hear_clock(answer))
     }
 }
 

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use fleetcache_cache::cluster_accessor::ConnectionState;
 use fleetcache_cache::cluster_cache::ClusterCache;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
+use prometheus_client::encoding::{
+    DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, EncodeMetric as _,
+};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
@@ -28,7 +30,7 @@ impl Collector for ClusterCollector {
             .collect();
         let up = clusters.iter().map(|(status, it)| {
             let up = match status.state {
-                ConnectionState::Connected | ConnectionState::Degraded => 1,
+                ConnectionState::Connected | ConnectionState::Degraded => 1_u64,
                 ConnectionState::Pending
                 | ConnectionState::Connecting
                 | ConnectionState::Disconnected => 0,
@@ -68,6 +70,17 @@ impl Collector for ClusterCollector {
             "cluster_healthchecks",
             "Probes, by outcome",
             probes,
+        )?;
+        let offsets = clusters.iter().filter_map(|(_, it)| {
+            let ahead = it.clock_offset()?.as_secs_f64();
+            Some((vec![("cluster", it.name())], ahead))
+        });
+        encode_family(
+            &mut encoder,
+            Kind::Gauge,
+            "cluster_clock_offset_seconds",
+            "Seconds that the cluster's clock is ahead of this process's",
+            offsets,
         )
     }
 }
@@ -124,12 +137,12 @@ enum Kind {
 }
 
 /// Writes one family whose values are known only now.
-fn encode_family<'a>(
+fn encode_family<'a, V: EncodeGaugeValue + EncodeCounterValue>(
     encoder: &mut DescriptorEncoder<'_>,
     kind: Kind,
     name: &str,
     help: &str,
-    series: impl IntoIterator<Item = (Vec<(&'a str, &'a str)>, u64)>,
+    series: impl IntoIterator<Item = (Vec<(&'a str, &'a str)>, V)>,
 ) -> fmt::Result {
     let metric_type = match kind {
         Kind::Counter => MetricType::Counter,
