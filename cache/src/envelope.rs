@@ -2,9 +2,12 @@
 //!
 //! Built-in kinds are written in the order of Go's structs (`kind`, `apiVersion`, `metadata`, `items`) and their items
 //! carry no type; custom resources are written in alphabetical order and their items do. The form is learned from a
-//! `LIST limit=1` and proven: the envelope must give that answer back, byte for byte.
+//! `LIST limit=1` and proven: the envelope must give that answer back, byte for byte. Deprecated kinds have headers around
+//! their answers too.
 
 use bytes::Bytes;
+use http::header::WARNING;
+use http::{HeaderMap, HeaderValue};
 
 use crate::object::ListHead;
 use crate::resource_version::ResourceVersion;
@@ -44,6 +47,7 @@ pub struct Envelope {
     /// `{"kind":"Pod","apiVersion":"v1",`: what an object has outside a list and lacks inside. Empty where items carry
     /// their type themselves.
     object_prefix: Bytes,
+    warnings: Vec<HeaderValue>,
 }
 
 /// What a `LIST limit=1` told.
@@ -84,6 +88,7 @@ impl Envelope {
             list_kind: list.kind.into_owned(),
             api_version: list.api_version.into_owned(),
             object_prefix: object_prefix.into(),
+            warnings: Vec::new(),
         };
 
         let items = list.items.as_deref().ok_or(EnvelopeError::UnknownForm)?;
@@ -112,6 +117,24 @@ impl Envelope {
             resource_version,
             count,
         })
+    }
+
+    /// Takes the `Warning` headers of the kind, in order, from the headers of a plain LIST of it. Those that another answer
+    /// to the same credential has too, one that is not about the kind, are about the credential: each client has its own.
+    #[must_use]
+    pub fn with_warnings(mut self, list: &HeaderMap, other: &HeaderMap) -> Self {
+        let elsewhere: Vec<_> = other.get_all(WARNING).iter().collect();
+        let of_kind = list.get_all(WARNING).iter();
+        self.warnings = of_kind
+            .filter(|it| !elsewhere.contains(it))
+            .cloned()
+            .collect();
+        self
+    }
+
+    /// The `Warning` headers of every answer about this kind: it is deprecated.
+    pub fn warnings(&self) -> &[HeaderValue] {
+        &self.warnings
     }
 
     /// The bytes before and after the items of a whole list at a version.
@@ -270,6 +293,19 @@ mod tests {
         let item = learned.envelope.item_from_object(object).unwrap();
         assert_eq!(&item[..], object);
         assert!(learned.envelope.is_unstructured());
+    }
+
+    #[test]
+    fn warnings_are_the_kinds_and_not_the_credentials() {
+        let headers = |warnings: &[&'static str]| -> HeaderMap {
+            let warnings = warnings.iter().map(|text| HeaderValue::from_static(text));
+            warnings.map(|warning| (WARNING, warning)).collect()
+        };
+        let body = "{\"kind\":\"PodList\",\"apiVersion\":\"v1\",\"metadata\":{\"resourceVersion\":\"5\"},\"items\":[]}\n";
+        let envelope = Envelope::learn(body.as_bytes(), "Pod").unwrap().envelope;
+        let (b, token, a) = (r#"299 - "b""#, r#"299 - "token""#, r#"299 - "a""#);
+        let envelope = envelope.with_warnings(&headers(&[b, token, a]), &headers(&[token]));
+        assert_eq!(envelope.warnings(), [b, a]);
     }
 
     #[test]

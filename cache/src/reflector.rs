@@ -36,7 +36,6 @@ mod stream;
 
 pub(crate) use error::ReflectorError;
 use protocol::WatchEvent;
-use requests::fetch;
 pub(crate) use requests::{latest_resource_version, preferred_version};
 use stream::Stream;
 
@@ -204,8 +203,9 @@ impl Reflector {
         from: Option<ResourceVersion>,
     ) -> Result<State, ReflectorError> {
         let gvr = &self.informer.gvr;
-        let resource = requests::api_resource(connection, shard, gvr).await?;
-        let body = fetch(connection, shard, &requests::list_path(gvr, "limit=1")).await?;
+        let (resource, other) = requests::api_resource(connection, shard, gvr).await?;
+        let path = requests::list_path(gvr, "limit=1");
+        let (headers, body) = requests::fetch_with_headers(connection, shard, &path).await?;
         let learned = Envelope::learn(&body, &resource.kind)?;
         if learned
             .count
@@ -215,7 +215,7 @@ impl Reflector {
         }
         self.kind = Kind {
             namespaced: resource.namespaced,
-            envelope: Some(Arc::new(learned.envelope)),
+            envelope: Some(Arc::new(learned.envelope.with_warnings(&headers, &other))),
             server_version: requests::server_version(connection, shard).await?,
         };
         Ok(State::List { from })
@@ -279,7 +279,7 @@ impl Reflector {
             &self.informer.gvr,
             &format!("watch=1&{options}&timeoutSeconds={seconds}"),
         );
-        let body = requests::open(connection, shard, &path).await?;
+        let body = requests::open(connection, shard, &path).await?.into_body();
         let lasts = Duration::from_secs(seconds);
         Ok(Stream::new(body, lasts, self.envelope()?, &self.informer))
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use fleetcache_cache::store::{Snapshot, key};
 use futures_util::stream;
-use http::header::{AGE, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE};
+use http::header::{AGE, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, WARNING};
 use http::{HeaderValue, Response};
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Frame;
@@ -68,6 +68,9 @@ pub async fn answer(
         headers.insert(CONTENT_LENGTH, length.into());
     }
     headers.insert(AGE, age.as_secs().into());
+    for warning in snapshot.warnings() {
+        headers.append(WARNING, warning.clone());
+    }
     Ok(response)
 }
 

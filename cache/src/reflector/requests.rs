@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, Response};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use serde::Deserialize;
@@ -30,7 +31,7 @@ pub(crate) async fn open(
     connection: &Connection,
     shard: &InformerShard,
     path: &str,
-) -> Result<Incoming, ReflectorError> {
+) -> Result<Response<Incoming>, ReflectorError> {
     let request = connection.informer_request(path, "application/json");
     // Boxed: the future of a request is large, and all that wait for one would be as large.
     let sent = Box::pin(connection.send_informer(shard, request));
@@ -39,7 +40,7 @@ pub(crate) async fn open(
         .map_err(|_| ReflectorError::TimedOut)??;
     let code = response.status().as_u16();
     if code == 200 {
-        return Ok(response.into_body());
+        return Ok(response);
     }
     let body = read(response.into_body(), ERROR_BYTES)
         .await
@@ -56,7 +57,17 @@ pub(crate) async fn fetch(
     shard: &InformerShard,
     path: &str,
 ) -> Result<Bytes, ReflectorError> {
-    read(open(connection, shard, path).await?, usize::MAX).await
+    Ok(fetch_with_headers(connection, shard, path).await?.1)
+}
+
+/// The headers and the whole body of a request's answer.
+pub(crate) async fn fetch_with_headers(
+    connection: &Connection,
+    shard: &InformerShard,
+    path: &str,
+) -> Result<(HeaderMap, Bytes), ReflectorError> {
+    let (head, body) = open(connection, shard, path).await?.into_parts();
+    Ok((head.headers, read(body, usize::MAX).await?))
 }
 
 async fn read(mut body: Incoming, limit: usize) -> Result<Bytes, ReflectorError> {
@@ -112,23 +123,25 @@ pub(crate) struct ApiResource {
     verbs: Vec<String>,
 }
 
-/// A kind that can be listed and watched, as its group version's discovery tells it.
+/// A kind that can be listed and watched, as its group version's discovery tells it, and the headers of that answer.
 pub(crate) async fn api_resource(
     connection: &Connection,
     shard: &InformerShard,
     gvr: &Gvr,
-) -> Result<ApiResource, ReflectorError> {
+) -> Result<(ApiResource, HeaderMap), ReflectorError> {
     #[derive(Deserialize)]
     struct ApiResourceList {
         resources: Vec<ApiResource>,
     }
-    let body = fetch(connection, shard, &gvr.group_version_path()).await?;
+    let path = gvr.group_version_path();
+    let (headers, body) = fetch_with_headers(connection, shard, &path).await?;
     let list: ApiResourceList = serde_json::from_slice(&body).map_err(ReflectorError::BadBytes)?;
     let has = |resource: &ApiResource, verb: &str| resource.verbs.iter().any(|known| known == verb);
     list.resources
         .into_iter()
         .find(|resource| *resource.name == *gvr.resource)
         .filter(|resource| has(resource, "list") && has(resource, "watch"))
+        .map(|resource| (resource, headers))
         .ok_or(ReflectorError::Refused(Refusal::NotListable))
 }
 

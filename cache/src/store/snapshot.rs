@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use http::HeaderValue;
 use imbl::OrdMap;
 
 use super::Element;
@@ -72,6 +73,11 @@ impl Snapshot {
             ),
             None => Box::new(self.objects.values()),
         }
+    }
+
+    /// The `Warning` headers of every answer about this kind.
+    pub fn warnings(&self) -> &[HeaderValue] {
+        self.envelope.warnings()
     }
 
     /// The pieces of a GET's body.

@@ -5,6 +5,7 @@ mod clients;
 mod odd;
 mod pretty;
 mod selectors;
+mod warnings;
 
 use std::time::Duration;
 
