@@ -1,7 +1,8 @@
 //! CPU per answer: LIST and GET from the proxy's memory beside the same kube-apiserver, in one run.
 //!
 //! Rounds of both alternate, the CPU of each server process is read from /proc before and after a round, and the medians
-//! are printed with their ratio. Numbers depend on the machine; the ratio much less.
+//! are printed with their ratio. Numbers depend on the machine; the ratio much less. Then: how long a GET from memory takes
+//! while another client asks for what is long to make, beside a GET while nobody does.
 #![allow(clippy::print_stdout, reason = "the table is what it is run for")]
 
 use std::collections::BTreeMap;
@@ -13,6 +14,8 @@ use fleetcache_e2e::control_plane::{ControlPlane, Options, Server};
 use fleetcache_e2e::poll::{PATIENCE, wait_for};
 use fleetcache_e2e::proxy::Proxy;
 use futures_util::{StreamExt, TryStreamExt, stream};
+use http::Method;
+use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 
 /// The kernel counts CPU in hundredths of a second (USER_HZ is 100 on every Linux architecture with a stable ABI).
@@ -94,6 +97,26 @@ async fn main() -> anyhow::Result<()> {
             ours / theirs
         );
     }
+    let mut alone = None;
+    for (what, load) in [
+        ("nothing", None),
+        (
+            "LIST all, none selected",
+            Some("/api/v1/pods?labelSelector=tier%3Dnone"),
+        ),
+        ("LIST all", Some(list)),
+        ("LIST all, indented", Some("/api/v1/pods?pretty=true")),
+    ] {
+        let (median, high) = get_beside(&proxy, one_cached, load, args.gets).await?;
+        let (median_alone, high_alone) = *alone.get_or_insert((median, high));
+        println!(
+            "GET beside {what:25} median {:8.3} ms ({:5.1} times)  99th percentile {:8.3} ms ({:5.1} times)",
+            median * 1000.0,
+            median / median_alone,
+            high * 1000.0,
+            high / high_alone,
+        );
+    }
     println!(
         "fleetcache resident: {} MiB",
         resident_bytes(proxy.id())? >> 20
@@ -103,6 +126,44 @@ async fn main() -> anyhow::Result<()> {
         resident_bytes(apiserver)? >> 20
     );
     Ok(())
+}
+
+/// Median and 99th percentile, in seconds, of GETs while another client repeats a LIST.
+async fn get_beside(
+    proxy: &Proxy,
+    path: &str,
+    load: Option<&str>,
+    count: usize,
+) -> anyhow::Result<(f64, f64)> {
+    let (gets, lists) = (proxy.client("bench")?, proxy.client("bench")?);
+    // In a task of its own, and read without keeping it, so that it is not this process in which the GETs wait.
+    let load = load.map(|load| {
+        let load = load.to_owned();
+        tokio::spawn(async move {
+            loop {
+                let answer = lists.open(Method::GET, &load, &[], "").await?;
+                ensure!(answer.status() == 200, "{}", answer.status());
+                let mut body = answer.into_body();
+                while let Some(frame) = body.frame().await {
+                    frame?;
+                }
+            }
+        })
+    });
+    let mut times = Vec::new();
+    for _ in 0..count {
+        let answer = gets.get(path).await?.ok()?;
+        ensure!(answer.is_hit(), "{}", answer.cache_status());
+        times.push(answer.elapsed.as_secs_f64());
+    }
+    if let Some(load) = load {
+        load.abort();
+        if let Ok(failed) = load.await {
+            return failed;
+        }
+    }
+    times.sort_by(f64::total_cmp);
+    Ok((times[count / 2], times[count * 99 / 100]))
 }
 
 /// Pods of some 10 kB with their managedFields, 500 to a namespace.
