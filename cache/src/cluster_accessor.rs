@@ -10,7 +10,7 @@ pub(crate) mod tests;
 mod view;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use jiff::SignedDuration;
 use tokio::sync::{Notify, Semaphore, watch};
@@ -52,6 +52,15 @@ pub struct NotConnected {
     pub message: String,
     /// Time to the next connect, where one is planned.
     pub next_attempt: Option<Duration>,
+}
+
+/// A connection that has ended, for readers of what it left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lost {
+    /// The epoch that counts: nothing of an older one may be shown.
+    pub epoch: u64,
+    /// When it ended.
+    pub at: SystemTime,
 }
 
 /// Machine-readable reasons, as in `details.causes[].reason`.
@@ -175,6 +184,13 @@ impl ClusterAccessor {
         }
         self.current()
             .ok_or_else(|| self.view.borrow().not_connected())
+    }
+
+    /// The end of the last connection; `None` where there has been none.
+    pub fn lost(&self) -> Option<Lost> {
+        let view = self.view.borrow();
+        let epoch = view.epoch;
+        view.lost_at.map(|at| Lost { epoch, at })
     }
 
     /// Its informers.

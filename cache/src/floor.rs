@@ -163,6 +163,15 @@ impl Floor {
             .map_or_else(ResourceVersion::default, |state| state.resource_version)
     }
 
+    /// The version at which a snapshot is below for nobody: the newest that was told, and those taken to check deletions.
+    pub fn goal(&self, epoch: u64) -> ResourceVersion {
+        let Some(state) = self.in_epoch(epoch) else {
+            return ResourceVersion::default();
+        };
+        let checked = state.gone.values().filter_map(|gone| gone.checked_at);
+        checked.fold(state.resource_version, ResourceVersion::max)
+    }
+
     /// Whether a deletion still waits for its event, unchecked. Where none does, checking ends.
     pub fn has_gone_to_check(&self, epoch: u64) -> bool {
         let Some(mut state) = self.in_epoch(epoch) else {
@@ -318,6 +327,9 @@ mod tests {
         floor.gone_checked(1, Instant::now(), rv(9));
         assert!(!admits(&floor, &snapshot(Some("u1"), 8)));
         assert!(admits(&floor, &snapshot(Some("u1"), 9)));
+        assert_eq!((floor.told(1), floor.goal(1)), (rv(0), rv(9)));
+        floor.raise(1, rv(11));
+        assert_eq!(floor.goal(1), rv(11));
     }
 
     #[test]

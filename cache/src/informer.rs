@@ -1,4 +1,13 @@
 //! One kind of one cluster in memory: what its reflector has published, and what a reader may have of it.
+//!
+//! How new a read is:
+//! - *any*: whatever is held.
+//! - *latest*: at or above the floor as it stood when the reader arrived; 200 ms are waited for it.
+//! - *not older*: at or above a version; 200 ms are waited for it.
+//! - *consistent*: at or above a version that the cluster told in answer to a question sent after the reader arrived. The
+//!   question is one for all who wait (`questions.rs`); the informer is brought there by its own watch, or by what a second
+//!   one attests (`reflector/attestation.rs`). Nobody waits longer than 3 s.
+//! - *last known*: what was held when the cluster was lost, for whoever prefers that to an error.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,8 +24,15 @@ use crate::gvr::Gvr;
 use crate::resource_version::ResourceVersion;
 use crate::store::Snapshot;
 
+mod questions;
+
+pub(crate) use questions::{Asked, Questions};
+
 /// How long a read waits for a state that is new enough before it goes live.
 const READ_WAIT: Duration = Duration::from_millis(200);
+
+/// How long a consistent read waits: a bookmark takes up to 1.3 s, and a reader may have to wait for two.
+const CONSISTENT_WAIT: Duration = Duration::from_secs(3);
 
 /// Keeps one resource of one cluster in memory.
 #[derive(Debug)]
@@ -24,6 +40,7 @@ pub struct Informer {
     /// What it keeps.
     pub gvr: Gvr,
     floor: Arc<Floor>,
+    questions: Questions,
     published: watch::Sender<Published>,
     started: Instant,
     /// Milliseconds after `started` of the last read.
@@ -42,9 +59,26 @@ pub struct Informer {
 struct Published {
     /// The connection generation for which the snapshot is known to be the cluster's; 0: for none.
     generation: u64,
+    /// The epoch of the snapshot.
+    epoch: u64,
     /// Whether the kind's objects are named within a namespace.
     namespaced: bool,
     snapshot: Option<Arc<Snapshot>>,
+}
+
+impl Published {
+    fn held(&self, scope: Scope) -> Result<Arc<Snapshot>, NotServable> {
+        let held = self.snapshot.as_ref().ok_or(NotServable::NotSynced)?;
+        let fits = match (self.namespaced, scope.namespace, scope.name) {
+            (true, namespace, name) => namespace || !name,
+            (false, namespace, _) => !namespace,
+        };
+        if fits {
+            Ok(Arc::clone(held))
+        } else {
+            Err(NotServable::OtherScope)
+        }
+    }
 }
 
 /// Why a read cannot be served by an informer now.
@@ -56,6 +90,8 @@ pub enum NotServable {
     BelowFloor,
     /// It has not reached the version asked for.
     TooOld,
+    /// Whether it is what the cluster holds now could not be found out in time.
+    Unproven,
     /// A write's effect is not known yet.
     Unconfirmed,
     /// The request names a namespace for a cluster-scoped kind, or none for an object of a namespaced one.
@@ -76,6 +112,7 @@ impl Informer {
         Self {
             gvr,
             floor,
+            questions: Questions::default(),
             published: watch::Sender::new(Published::default()),
             started: Instant::now(),
             last_read: AtomicU64::new(0),
@@ -127,6 +164,7 @@ impl Informer {
             let reached = self.reach(generation, scope, |held| needed.admits(held));
             let Some(reached) = reached.await else {
                 self.waited_in_vain_at.store(stands_at, Ordering::Relaxed);
+                self.catch_up();
                 return Err(NotServable::BelowFloor);
             };
             reached?
@@ -157,6 +195,67 @@ impl Informer {
         Ok(snapshot)
     }
 
+    /// What the cluster holds now, for a read that may miss nothing: the floor is in it, and so is every write that was
+    /// answered to anybody before this call, past this proxy too. Waits up to 3 s for it.
+    ///
+    /// # Errors
+    /// Why it cannot serve.
+    pub async fn read_consistent(
+        &self,
+        connection: (u64, u64),
+        scope: Scope,
+    ) -> Result<Arc<Snapshot>, NotServable> {
+        self.touch();
+        let (generation, epoch) = connection;
+        self.current(generation, scope)?;
+        let reached = async {
+            let newest = self.questions.newest(generation).await;
+            let newest = newest.ok_or(NotServable::Unproven)?;
+            self.until(generation, |held| held.resource_version >= newest)
+                .await;
+            self.current(generation, scope)
+        };
+        let snapshot = tokio::select! {
+            snapshot = tokio::time::timeout(CONSISTENT_WAIT, reached) => {
+                snapshot.map_err(|_| NotServable::Unproven)??
+            }
+            // What was asked on a connection that is no more is not answered.
+            () = self.until(generation, |_| false) => return Err(NotServable::NotSynced),
+            () = self.stop.cancelled() => return Err(NotServable::NotSynced),
+        };
+        self.floor.raise(epoch, snapshot.last_event);
+        Ok(snapshot)
+    }
+
+    /// What this informer held last in an epoch, though the cluster is not connected now. It may be older than what was
+    /// told since, and raises no floor.
+    ///
+    /// # Errors
+    /// It has never synced in this epoch, or the request's scope is another.
+    pub fn read_last_known(&self, epoch: u64, scope: Scope) -> Result<Arc<Snapshot>, NotServable> {
+        self.touch();
+        let published = self.published.borrow();
+        if published.epoch != epoch {
+            return Err(NotServable::NotSynced);
+        }
+        published.held(scope)
+    }
+
+    /// Waits until this informer may be read on a connection. False where it has stopped before: its kind may have turned
+    /// out to be one that is not kept.
+    pub async fn synced(&self, generation: u64) -> bool {
+        let mut published = self.published.subscribe();
+        tokio::select! {
+            _ = published.wait_for(|now| now.generation == generation && now.snapshot.is_some()) => true,
+            () = self.stop.cancelled() => false,
+        }
+    }
+
+    /// Somebody found it below its floor: its reflector tries once to bring it there.
+    pub(crate) fn catch_up(&self) {
+        self.questions.catch_up();
+    }
+
     /// Waits for a snapshot that is admitted, or for the connection to end; `None` where neither came in time.
     async fn reach(
         &self,
@@ -164,12 +263,19 @@ impl Informer {
         scope: Scope,
         admits: impl Fn(&Snapshot) -> bool,
     ) -> Option<Result<Arc<Snapshot>, NotServable>> {
+        let reached = self.until(generation, admits);
+        tokio::time::timeout(READ_WAIT, reached).await.ok()?;
+        Some(self.current(generation, scope))
+    }
+
+    /// Waits for a snapshot that is admitted, or for the connection to end.
+    async fn until(&self, generation: u64, admits: impl Fn(&Snapshot) -> bool) {
         let mut published = self.published.subscribe();
         let reached = published.wait_for(|now| {
             now.generation != generation || now.snapshot.as_ref().is_some_and(|held| admits(held))
         });
-        tokio::time::timeout(READ_WAIT, reached).await.ok()?.ok()?;
-        Some(self.current(generation, scope))
+        // Never an error: the sender is in `self`.
+        let _ = reached.await;
     }
 
     fn current(&self, generation: u64, scope: Scope) -> Result<Arc<Snapshot>, NotServable> {
@@ -177,14 +283,7 @@ impl Informer {
         if published.generation != generation {
             return Err(NotServable::NotSynced);
         }
-        let fits = match (published.namespaced, scope.namespace, scope.name) {
-            (true, namespace, name) => namespace || !name,
-            (false, namespace, _) => !namespace,
-        };
-        if !fits {
-            return Err(NotServable::OtherScope);
-        }
-        published.snapshot.clone().ok_or(NotServable::NotSynced)
+        published.held(scope)
     }
 
     /// Seconds since the server was last heard on this informer's connection.
@@ -233,10 +332,21 @@ impl Informer {
         &self.floor
     }
 
-    /// Publishes what readers on a connection generation may have.
-    pub(crate) fn publish(&self, generation: u64, namespaced: bool, snapshot: Arc<Snapshot>) {
+    /// What its readers ask.
+    pub(crate) fn questions(&self) -> &Questions {
+        &self.questions
+    }
+
+    /// Publishes what readers on a connection's generation and epoch may have.
+    pub(crate) fn publish(
+        &self,
+        (generation, epoch): (u64, u64),
+        namespaced: bool,
+        snapshot: Arc<Snapshot>,
+    ) {
         self.published.send_replace(Published {
             generation,
+            epoch,
             namespaced,
             snapshot: Some(snapshot),
         });
@@ -244,7 +354,11 @@ impl Informer {
 
     /// Keeps what is held, but for no reader, until the next publish.
     pub(crate) fn suspend(&self) {
-        self.shard.store(None);
+        // The age goes on from what was heard on the connection, answers to pings included.
+        if let Some(shard) = self.shard.load_full() {
+            self.heard_at(Instant::now().checked_sub(shard.heard_ago()));
+            self.shard.store(None);
+        }
         self.published
             .send_if_modified(|published| std::mem::take(&mut published.generation) != 0);
     }
@@ -257,9 +371,14 @@ impl Informer {
 
     /// The server was heard on this informer's stream.
     pub(crate) fn hear(&self) {
-        let now = self.started.elapsed().as_millis();
-        self.heard
-            .store(u64::try_from(now).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.heard_at(Some(Instant::now()));
+    }
+
+    fn heard_at(&self, at: Option<Instant>) {
+        let since_start = at.map(|at| at.saturating_duration_since(self.started));
+        let millis = since_start.unwrap_or_default().as_millis();
+        let millis = u64::try_from(millis).unwrap_or(u64::MAX);
+        self.heard.fetch_max(millis, Ordering::Relaxed);
     }
 
     /// The watch runs on this connection now.
@@ -273,3 +392,6 @@ impl Informer {
             .store(u64::try_from(now).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
@@ -31,6 +31,13 @@ const GETS_TO_START: usize = 3;
 /// See [`GETS_TO_START`].
 const GET_WINDOW: Duration = Duration::from_secs(60);
 
+/// Kinds that are known not to be cacheable; while there are so many, a read alone starts no informer.
+const MOST_REFUSED: usize = 1000;
+
+/// Second watches of a cluster that are open at once: what a connection of 80 informers has left of its 100 streams is for
+/// short questions too.
+const SECOND_WATCHES: usize = 10;
+
 /// Time for which a kind that cannot be cached is not tried again.
 const REFUSED_FOR: Duration = Duration::from_secs(60);
 
@@ -40,6 +47,7 @@ pub(crate) struct Settings {
     pub(crate) max_objects_per_kind: u64,
     /// The server refuses streaming lists, or ignores what asks for them: lists are paged.
     pages: AtomicBool,
+    second_watches: Semaphore,
 }
 
 impl Settings {
@@ -49,6 +57,11 @@ impl Settings {
 
     pub(crate) fn page_lists(&self) {
         self.pages.store(true, Ordering::Relaxed);
+    }
+
+    /// Places for the second watches of informers that catch up.
+    pub(crate) fn second_watches(&self) -> &Semaphore {
+        &self.second_watches
     }
 }
 
@@ -126,6 +139,7 @@ impl Informers {
             settings: Arc::new(Settings {
                 max_objects_per_kind: fleet.config().max_objects_per_kind,
                 pages: AtomicBool::new(false),
+                second_watches: Semaphore::new(SECOND_WATCHES),
             }),
             connections,
             removed: removed.child_token(),
@@ -182,6 +196,15 @@ impl Informers {
         }
     }
 
+    /// A read that its informer could answer is to wait for it: starts it, whether or not the kind is known to exist.
+    pub fn demand(self: &Arc<Self>, gvr: &Gvr) {
+        // Any name may come in a request: what turned out not to exist is remembered for a while, and has its bound.
+        let full = self.state.lock().refused.len() >= MOST_REFUSED;
+        if !full && matches!(self.lookup(gvr), Lookup::NotStarted) {
+            self.start(gvr);
+        }
+    }
+
     /// Starts the informer of a kind unless it runs.
     fn start(self: &Arc<Self>, gvr: &Gvr) {
         if !self.fleet.has_room() {
@@ -215,6 +238,8 @@ impl Informers {
             if let Some(refusal) = refusal {
                 informers.refuse(&informer.gvr, refusal);
             }
+            // Who waits for it looks again, and finds the refusal.
+            informer.stopped().cancel();
         };
         self.fleet.tasks().spawn(run.instrument(span));
     }

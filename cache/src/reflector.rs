@@ -26,30 +26,22 @@ use crate::error_chain::error_chain;
 use crate::informer::Informer;
 use crate::informers::{Refusal, Settings};
 use crate::resource_version::ResourceVersion;
-use crate::store::{Event, Store};
+use crate::store::Store;
 
+mod attestation;
 mod error;
+mod follow;
 mod list;
+mod probe;
 mod protocol;
 mod requests;
 mod stream;
 
 pub(crate) use error::ReflectorError;
-use protocol::WatchEvent;
 pub(crate) use requests::{latest_resource_version, preferred_version};
-use stream::Stream;
 
 /// The pauses after a failure.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
-
-/// A watch is asked to last this long, plus as much again at random, as client-go asks.
-const WATCH_SECONDS: u64 = 300;
-
-/// A floor that an informer has not reached for this long is compared with the server.
-const FLOOR_CHECK: Duration = Duration::from_secs(10);
-
-/// A watch that is still open this long after its time is not one any more.
-const WATCH_OVERDUE: Duration = Duration::from_secs(30);
 
 enum State {
     Learn { from: Option<ResourceVersion> },
@@ -66,6 +58,8 @@ pub(crate) struct Reflector {
     epoch: u64,
     kind: Kind,
     store: Store,
+    /// The highest version that a second watch has attested.
+    attested: ResourceVersion,
     backoff: Backoff,
 }
 
@@ -87,6 +81,7 @@ impl Reflector {
             epoch: 0,
             kind: Kind::default(),
             store: Store::default(),
+            attested: ResourceVersion::default(),
             backoff: Backoff::new(BACKOFF.0, BACKOFF.1),
         }
     }
@@ -134,6 +129,7 @@ impl Reflector {
     fn adopt(&mut self, connection: &Connection) {
         if connection.epoch != self.epoch {
             self.epoch = connection.epoch;
+            self.attested = ResourceVersion::default();
             self.kind = Kind::default();
             self.state = State::Learn { from: None };
             self.informer.clear();
@@ -249,134 +245,6 @@ impl Reflector {
         } else {
             State::Watch
         })
-    }
-
-    async fn watch(
-        &mut self,
-        connection: &Arc<Connection>,
-        shard: &Arc<InformerShard>,
-    ) -> Result<State, ReflectorError> {
-        let options = format!(
-            "resourceVersion={}&allowWatchBookmarks=true",
-            self.store.resource_version()
-        );
-        let stream = self.open_watch(connection, shard, &options).await?;
-        self.informer.hear();
-        let snapshot = self.store.snapshot(self.envelope()?);
-        self.informer
-            .publish(connection.generation, self.kind.namespaced, snapshot);
-        self.follow(connection, shard, stream).await
-    }
-
-    async fn open_watch(
-        &self,
-        connection: &Connection,
-        shard: &InformerShard,
-        options: &str,
-    ) -> Result<Stream, ReflectorError> {
-        let seconds = WATCH_SECONDS + rand::random_range(0..WATCH_SECONDS);
-        let path = requests::list_path(
-            &self.informer.gvr,
-            &format!("watch=1&{options}&timeoutSeconds={seconds}"),
-        );
-        let body = requests::open(connection, shard, &path).await?.into_body();
-        let lasts = Duration::from_secs(seconds);
-        Ok(Stream::new(body, lasts, self.envelope()?, &self.informer))
-    }
-
-    /// Takes the events of an open watch until it ends.
-    async fn follow(
-        &mut self,
-        connection: &Arc<Connection>,
-        shard: &Arc<InformerShard>,
-        mut stream: Stream,
-    ) -> Result<State, ReflectorError> {
-        self.state = State::Watch;
-        self.informer.watching_on(Arc::clone(shard));
-        let ends = stream.ends_by();
-        let mut floor_checks = tokio::time::interval(FLOOR_CHECK);
-        let mut below_at = None;
-        loop {
-            let batch = tokio::select! {
-                batch = stream.next_batch() => batch?,
-                () = tokio::time::sleep_until(ends + WATCH_OVERDUE) => return Err(ReflectorError::Overdue),
-                _ = floor_checks.tick() => {
-                    below_at = self.check_floor(connection, shard, below_at).await?;
-                    continue;
-                }
-            };
-            let Some(batch) = batch else {
-                // Servers end a watch at its time; a second before may still be the server's clock.
-                let early = tokio::time::Instant::now() + Duration::from_secs(1) < ends;
-                if early {
-                    self.informer.suspend();
-                }
-                return Ok(State::Resume { early });
-            };
-            self.apply(connection, batch)?;
-            self.backoff.reset();
-            if self.store.len() as u64 > self.settings.max_objects_per_kind {
-                return Err(ReflectorError::Refused(Refusal::TooManyObjects));
-            }
-        }
-    }
-
-    /// A floor that stays out of reach was told by another history: the cluster was restored to a state that this
-    /// informer had not passed yet. `below_at` is the version at which the last check found the informer below.
-    async fn check_floor(
-        &self,
-        connection: &Connection,
-        shard: &InformerShard,
-        below_at: Option<ResourceVersion>,
-    ) -> Result<Option<ResourceVersion>, ReflectorError> {
-        let held = self.store.resource_version();
-        // Before the server is asked: what is told from then on may be newer than its answer.
-        let told = self.informer.floor().told(self.epoch);
-        if told <= held {
-            return Ok(None);
-        }
-        if below_at == Some(held)
-            && latest_resource_version(connection, shard, &self.informer.gvr).await? < told
-        {
-            connection.epoch_ended();
-            return Err(ReflectorError::WentBack);
-        }
-        Ok(Some(held))
-    }
-
-    /// Applies events and publishes the state after the last of them.
-    fn apply(
-        &mut self,
-        connection: &Connection,
-        batch: Vec<WatchEvent>,
-    ) -> Result<(), ReflectorError> {
-        let mut deleted = Vec::new();
-        for event in batch {
-            let event = match event {
-                WatchEvent::Change(event) => event,
-                WatchEvent::InitialEventsEnd(resource_version) => Event::Bookmark(resource_version),
-            };
-            if event.resource_version() < self.store.resource_version() {
-                return Err(ReflectorError::OutOfOrder);
-            }
-            if let Event::Deleted {
-                uid,
-                resource_version,
-                ..
-            } = &event
-            {
-                deleted.push((uid.clone(), *resource_version));
-            }
-            self.store.apply(event);
-        }
-        let snapshot = self.store.snapshot(self.envelope()?);
-        self.informer
-            .publish(connection.generation, self.kind.namespaced, snapshot);
-        // After the publish: a reader that no longer finds the uid in the floor must find it gone in the snapshot.
-        for (uid, at) in deleted {
-            self.informer.floor().deleted(self.epoch, &uid, at);
-        }
-        Ok(())
     }
 
     fn envelope(&self) -> Result<&Arc<Envelope>, ReflectorError> {

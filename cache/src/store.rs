@@ -166,6 +166,11 @@ impl Store {
         self.resource_version
     }
 
+    /// The version of the last change in it, or of the list it began with; bookmarks do not count.
+    pub fn last_event(&self) -> ResourceVersion {
+        self.last_event
+    }
+
     /// Objects held.
     pub fn len(&self) -> usize {
         self.objects.len()

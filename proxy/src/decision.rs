@@ -76,6 +76,8 @@ pub enum LiveReason {
     Subresource,
     /// A write's effect is not known yet.
     Unconfirmed,
+    /// Whether memory is what the cluster holds now could not be found out in time.
+    Unproven,
     /// An upgrade to another protocol.
     Upgrade,
     /// A watch.
@@ -105,6 +107,7 @@ impl LiveReason {
             Self::Selector => "selector",
             Self::Subresource => "subresource",
             Self::Unconfirmed => "unconfirmed",
+            Self::Unproven => "unproven",
             Self::Upgrade => "upgrade",
             Self::Watch => "watch",
         }
@@ -127,7 +130,7 @@ impl LiveReason {
             | Self::Selector
             | Self::Watch => "request",
             Self::Absent | Self::Empty | Self::NotStarted | Self::NotSynced => "miss",
-            Self::BelowFloor | Self::Unconfirmed => "stale",
+            Self::BelowFloor | Self::Unconfirmed | Self::Unproven => "stale",
         }
     }
 }
@@ -140,6 +143,7 @@ impl From<NotServable> for LiveReason {
             NotServable::OtherScope => Self::Scope,
             NotServable::TooOld => Self::ResourceVersion,
             NotServable::Unconfirmed => Self::Unconfirmed,
+            NotServable::Unproven => Self::Unproven,
         }
     }
 }

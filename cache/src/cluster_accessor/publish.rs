@@ -1,7 +1,7 @@
 //! What an owner tells everybody: the connection, the view of it, one log line per transition.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
@@ -85,6 +85,8 @@ impl Owner {
         self.backoff.reset();
         self.logged = None;
         let connection = Arc::new(connection);
+        let epoch = self.epoch;
+        self.view.send_modify(|view| view.epoch = epoch);
         self.connection.send_replace(Some(Arc::clone(&connection)));
         std::mem::replace(&mut self.replaced, connection.replaced().clone()).cancel();
         self.view.send_modify(|view| {
@@ -159,7 +161,12 @@ impl Owner {
 
     /// The reason first, then the end of the connection: whoever finds none finds its reason.
     pub(super) fn publish_disconnected(&self, trouble: Trouble, until: Option<Instant>) {
+        let lost = self.connection.borrow().is_some();
         self.view.send_modify(|view| {
+            view.epoch = self.epoch;
+            if lost {
+                view.lost_at = Some(SystemTime::now());
+            }
             view.state = ConnectionState::Disconnected;
             view.trouble = Some(trouble);
             view.next_attempt = until;

@@ -1,6 +1,6 @@
 //! What the owner publishes of a cluster.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
@@ -47,6 +47,10 @@ impl Trouble {
 #[derive(Clone, Debug)]
 pub(super) struct View {
     pub(super) state: ConnectionState,
+    /// The epoch that the last connection was about, or the next one will be: what is known of an older one is over.
+    pub(super) epoch: u64,
+    /// When the last connection ended.
+    pub(super) lost_at: Option<SystemTime>,
     /// Why it is not connected; also while the next connect is in flight.
     pub(super) trouble: Option<Trouble>,
     pub(super) next_attempt: Option<Instant>,
@@ -67,6 +71,8 @@ impl View {
     pub(super) fn pending(config: &ClusterConfig) -> Self {
         Self {
             state: ConnectionState::Pending,
+            epoch: 1,
+            lost_at: None,
             trouble: Some(Trouble::starting()),
             next_attempt: None,
             grace: first_grace(config),

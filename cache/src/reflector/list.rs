@@ -139,8 +139,8 @@ impl Reflector {
             rv = %store.resource_version(), objects = store.len(), "informer synced"
         );
         // Readers get the new state before the floor forgets what is gone.
-        self.informer
-            .publish(connection.generation, self.kind.namespaced, snapshot);
+        let on = (connection.generation, connection.epoch);
+        self.informer.publish(on, self.kind.namespaced, snapshot);
         // After the publish, which lets go of the old snapshot: the old store is the last to hold its objects.
         std::mem::replace(&mut self.store, store).retire();
         let at = self.store.resource_version();

@@ -18,6 +18,13 @@ use crate::resource_version::ResourceVersion;
 /// Time until an answer begins, and longest silence inside one that is read whole.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// What is asked for where the objects count.
+pub(super) const JSON: &str = "application/json";
+
+/// What is asked for where only the list's own metadata count; plain JSON where a server has no other form.
+const METADATA: &str =
+    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+
 /// Bytes of an error answer that are read.
 const ERROR_BYTES: usize = 64 << 10;
 
@@ -31,8 +38,9 @@ pub(crate) async fn open(
     connection: &Connection,
     shard: &InformerShard,
     path: &str,
+    accept: &'static str,
 ) -> Result<Response<Incoming>, ReflectorError> {
-    let request = connection.informer_request(path, "application/json");
+    let request = connection.informer_request(path, accept);
     // Boxed: the future of a request is large, and all that wait for one would be as large.
     let sent = Box::pin(connection.send_informer(shard, request));
     let response = tokio::time::timeout(ANSWER_TIMEOUT, sent)
@@ -66,7 +74,7 @@ pub(crate) async fn fetch_with_headers(
     shard: &InformerShard,
     path: &str,
 ) -> Result<(HeaderMap, Bytes), ReflectorError> {
-    let (head, body) = open(connection, shard, path).await?.into_parts();
+    let (head, body) = open(connection, shard, path, JSON).await?.into_parts();
     Ok((head.headers, read(body, usize::MAX).await?))
 }
 
@@ -97,7 +105,9 @@ pub(crate) async fn latest_resource_version(
         #[serde(borrow)]
         metadata: ListMeta<'a>,
     }
-    let body = fetch(connection, shard, &list_path(gvr, "limit=1")).await?;
+    let path = list_path(gvr, "limit=1");
+    let answer = open(connection, shard, &path, METADATA).await?;
+    let body = read(answer.into_body(), usize::MAX).await?;
     let list: List<'_> = serde_json::from_slice(&body).map_err(ReflectorError::BadBytes)?;
     ResourceVersion::parse(&list.metadata.resource_version).ok_or(ReflectorError::NoResourceVersion)
 }
