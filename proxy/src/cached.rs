@@ -153,6 +153,7 @@ mod tests {
     fn read(limit: Option<u64>, labels: &str) -> CachedRead {
         CachedRead {
             freshness: Freshness::Latest,
+            max_age: None,
             limit,
             pretty: false,
             selector: Selector::parse(labels, "").unwrap(),

@@ -16,6 +16,9 @@ use fleetcache_cache::informers::{CachePolicy, InformersConfig};
 
 use crate::args::ServeArgs;
 use crate::handler::ClusterSettings;
+use crate::read_settings::{
+    OnMissingInformer, ReadSettings, UnsetResourceVersion, WhenDisconnected,
+};
 
 pub use environment::{Environment, NO_STATE_DIR, default_state_dir};
 pub use listen_address::ListenAddress;
@@ -102,6 +105,8 @@ pub struct ClusterDefaults {
     pub max_in_flight: usize,
     /// Time open watches stay silent after a disconnect.
     pub watch_disconnect_grace: Duration,
+    /// What becomes of reads while it is not connected.
+    pub when_disconnected: WhenDisconnected,
 }
 
 /// The same keys for the clusters whose name matches; None leaves what held before.
@@ -125,6 +130,8 @@ pub struct ClusterOverride {
     pub max_in_flight: Option<usize>,
     /// See [`ClusterDefaults`].
     pub watch_disconnect_grace: Option<Duration>,
+    /// See [`ClusterDefaults`].
+    pub when_disconnected: Option<WhenDisconnected>,
 }
 
 /// How connections are made.
@@ -147,6 +154,10 @@ pub struct CacheConfig {
     pub idle_timeout: Duration,
     /// Objects of one resource above which it stays live.
     pub max_objects_per_kind: u64,
+    /// How new reads with resourceVersion unset are.
+    pub unset_resource_version: UnsetResourceVersion,
+    /// What becomes of reads whose informer has not synced.
+    pub on_missing_informer: OnMissingInformer,
 }
 
 /// What is kept in memory of one resource.
@@ -158,6 +169,8 @@ pub struct ResourceRule {
     pub resource: String,
     /// When it is kept.
     pub cache: CachePolicy,
+    /// How new its reads with resourceVersion unset are, where not as all others.
+    pub unset_resource_version: Option<UnsetResourceVersion>,
 }
 
 impl Default for ClusterDefaults {
@@ -172,6 +185,7 @@ impl Default for ClusterDefaults {
             request_timeout: Duration::from_secs(60),
             max_in_flight: 400,
             watch_disconnect_grace: Duration::from_secs(60),
+            when_disconnected: WhenDisconnected::default(),
         }
     }
 }
@@ -193,6 +207,8 @@ impl Default for CacheConfig {
             memory_limit: MemoryLimit::Percent(70),
             idle_timeout: Duration::from_secs(30 * 60),
             max_objects_per_kind: 100_000,
+            unset_resource_version: UnsetResourceVersion::default(),
+            on_missing_informer: OnMissingInformer::default(),
         }
     }
 }
@@ -321,6 +337,20 @@ impl Config {
             request_timeout: it.request_timeout,
             watch_disconnect_grace: it.watch_disconnect_grace,
             max_in_flight: it.max_in_flight,
+            reads: self.reads(it.when_disconnected),
+        }
+    }
+
+    fn reads(&self, when_disconnected: WhenDisconnected) -> ReadSettings {
+        let rules = self.resources.iter().filter_map(|rule| {
+            let unset = rule.unset_resource_version?;
+            Some((rule.group.clone(), rule.resource.clone(), unset))
+        });
+        ReadSettings {
+            unset_resource_version: self.cache.unset_resource_version,
+            of_resources: rules.collect(),
+            on_missing_informer: self.cache.on_missing_informer,
+            when_disconnected,
         }
     }
 }
@@ -365,6 +395,7 @@ impl ClusterOverride {
             &mut it.watch_disconnect_grace,
             self.watch_disconnect_grace.as_ref(),
         );
+        set(&mut it.when_disconnected, self.when_disconnected.as_ref());
     }
 }
 

@@ -1,14 +1,18 @@
 //! From memory or live? A pure function of the request, and a named reason for each request that goes live.
 
+use std::time::Duration;
+
 use fleetcache_cache::informer::NotServable;
 use fleetcache_cache::informers::{Lookup, Refusal};
 use fleetcache_cache::resource_version::ResourceVersion;
 use fleetcache_cache::selector::Selector;
 use http::HeaderMap;
-use http::header::{CACHE_CONTROL, UPGRADE};
+use http::header::UPGRADE;
 
+use crate::cache_control::CacheControl;
 use crate::negotiation::negotiate;
 use crate::query::query_pairs;
+use crate::read_settings::{ReadSettings, UnsetResourceVersion};
 use crate::request_info::{RequestInfo, ResourcePath, Verb};
 
 /// A read that may be answered from memory.
@@ -16,6 +20,8 @@ use crate::request_info::{RequestInfo, ResourcePath, Verb};
 pub struct CachedRead {
     /// How new the answer must be.
     pub freshness: Freshness,
+    /// Time for which the server may not have been heard.
+    pub max_age: Option<Duration>,
     /// A list with more objects than this goes live.
     pub limit: Option<u64>,
     /// Indented, for people.
@@ -33,6 +39,11 @@ pub enum Freshness {
     Latest,
     /// A resourceVersion that the answer may not be older than.
     NotOlderThan(ResourceVersion),
+    /// What the cluster holds now, and not older than a version, where one was named.
+    Consistent {
+        /// The version; 0 where none was named.
+        not_older_than: ResourceVersion,
+    },
 }
 
 /// Why a request is not answered from memory. The names are in logs, in the metric and in `Cache-Status`.
@@ -44,12 +55,16 @@ pub enum LiveReason {
     BelowFloor,
     /// `Cache-Control` asks for it.
     CacheControl,
+    /// The configuration says that reads of this kind with resourceVersion unset are live.
+    Configured,
     /// A page of a list.
     Continue,
     /// A custom resource without objects: only the cluster may say that the kind is still served.
     Empty,
     /// The list has more objects than its limit.
     Limit,
+    /// The server was not heard for longer than `Cache-Control: max-age` allows.
+    MaxAge,
     /// Not a GET.
     Method,
     /// The configuration says that this kind is never kept.
@@ -91,9 +106,11 @@ impl LiveReason {
             Self::Absent => "absent",
             Self::BelowFloor => "below-floor",
             Self::CacheControl => "cache-control",
+            Self::Configured => "configured",
             Self::Continue => "continue",
             Self::Empty => "empty",
             Self::Limit => "limit",
+            Self::MaxAge => "max-age",
             Self::Method => "method",
             Self::Never => "never",
             Self::NotStarted => "not-started",
@@ -117,9 +134,12 @@ impl LiveReason {
     pub fn forward(self) -> &'static str {
         match self {
             Self::Method => "method",
-            Self::Never | Self::Path | Self::Refused(_) | Self::Subresource | Self::Upgrade => {
-                "bypass"
-            }
+            Self::Configured
+            | Self::Never
+            | Self::Path
+            | Self::Refused(_)
+            | Self::Subresource
+            | Self::Upgrade => "bypass",
             Self::CacheControl
             | Self::Continue
             | Self::Limit
@@ -130,7 +150,7 @@ impl LiveReason {
             | Self::Selector
             | Self::Watch => "request",
             Self::Absent | Self::Empty | Self::NotStarted | Self::NotSynced => "miss",
-            Self::BelowFloor | Self::Unconfirmed | Self::Unproven => "stale",
+            Self::BelowFloor | Self::MaxAge | Self::Unconfirmed | Self::Unproven => "stale",
         }
     }
 }
@@ -148,13 +168,15 @@ impl From<NotServable> for LiveReason {
     }
 }
 
-/// Whether an informer could answer a request at all, whatever it holds.
+/// Whether an informer could answer a request at all, whatever it holds. `Cache-Control` and the configuration can only
+/// ask for newer answers than the request's resourceVersion does.
 ///
 /// # Errors
 /// Why it could not.
 pub fn cacheable<'r>(
     info: &'r RequestInfo<'_>,
     headers: &HeaderMap,
+    settings: &ReadSettings,
 ) -> Result<(&'r ResourcePath<'r>, CachedRead), LiveReason> {
     if headers.contains_key(UPGRADE) {
         return Err(LiveReason::Upgrade);
@@ -176,9 +198,29 @@ pub fn cacheable<'r>(
         return Err(LiveReason::Subresource);
     }
     let mut read = options(info)?;
-    if headers.contains_key(CACHE_CONTROL) {
+    let cache_control = CacheControl::of(headers);
+    if cache_control.no_store {
         return Err(LiveReason::CacheControl);
     }
+    read.max_age = cache_control.max_age;
+    read.freshness = match (
+        read.freshness,
+        settings.unset_resource_version(&resource.gvr),
+    ) {
+        (Freshness::Latest, UnsetResourceVersion::Live) => return Err(LiveReason::Configured),
+        (Freshness::NotOlderThan(not_older_than), _) if cache_control.no_cache => {
+            Freshness::Consistent { not_older_than }
+        }
+        (freshness, unset)
+            if cache_control.no_cache
+                || (freshness, unset) == (Freshness::Latest, UnsetResourceVersion::Consistent) =>
+        {
+            Freshness::Consistent {
+                not_older_than: ResourceVersion::default(),
+            }
+        }
+        (freshness, _) => freshness,
+    };
     let json = negotiate(info.query, headers).ok_or(LiveReason::Representation)?;
     read.pretty = json.pretty;
     Ok((resource, read))
@@ -261,6 +303,7 @@ fn options(info: &RequestInfo<'_>) -> Result<CachedRead, LiveReason> {
     .map_err(|_| LiveReason::Selector)?;
     Ok(CachedRead {
         freshness,
+        max_age: None,
         limit,
         pretty: false,
         selector,

@@ -52,6 +52,22 @@ pub enum Error {
         /// The cluster.
         cluster: String,
     },
+    /// The answer is not in memory, and the request forbids to ask the cluster.
+    #[error("not in memory: {reason}")]
+    NotCached {
+        /// The cluster.
+        cluster: String,
+        /// Why it would have gone live.
+        reason: &'static str,
+    },
+    /// The kind's informer has not synced, and the configuration forbids to ask the cluster.
+    #[error("the informer of {resource:?} has not synced")]
+    InformerMissing {
+        /// The cluster.
+        cluster: String,
+        /// The resource.
+        resource: String,
+    },
     /// The request carries no credential that is known.
     #[error("unauthorized")]
     Unauthenticated,
@@ -85,6 +101,8 @@ impl Error {
             Self::ClusterNotFound { .. }
             | Self::ClusterNotConnected { .. }
             | Self::TooManyRequests { .. }
+            | Self::NotCached { .. }
+            | Self::InformerMissing { .. }
             | Self::Unauthenticated
             | Self::ImpersonationRefused
             | Self::NotFound
@@ -110,6 +128,8 @@ pub fn cause(error: &Error) -> &'static str {
         },
         Error::UpstreamTimeout { .. } => "UpstreamTimeout",
         Error::TooManyRequests { .. } => "TooManyRequests",
+        Error::NotCached { .. } => "NotCached",
+        Error::InformerMissing { .. } => "InformerMissing",
         Error::Unauthenticated => "Unauthorized",
         Error::ImpersonationRefused => "ImpersonationRefused",
         Error::NotFound => "NotFound",

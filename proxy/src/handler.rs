@@ -8,7 +8,6 @@ use fleetcache_auth::Authenticator;
 use fleetcache_cache::cluster_accessor::ClusterAccessor;
 use fleetcache_cache::cluster_cache::ClusterCache;
 use fleetcache_cache::connection::Connection;
-use fleetcache_cache::informer::Scope;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use tokio::sync::Semaphore;
@@ -16,14 +15,16 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::body::Body;
-use crate::cached;
-use crate::decision::{self, CachedRead, Freshness, LiveReason};
+use crate::cache_control::CacheControl;
+use crate::decision::{self, LiveReason};
 use crate::draining;
 use crate::error::{Error, cause};
 use crate::live::{self, LiveRequest};
+use crate::memory;
 use crate::metrics::{Metrics, Source};
 use crate::observe::Observation;
-use crate::request_info::{RequestInfo, ResourcePath, Verb};
+use crate::read_settings::ReadSettings;
+use crate::request_info::{RequestInfo, Verb};
 use crate::status;
 
 /// What the data path is told by the configuration, per cluster.
@@ -35,6 +36,8 @@ pub struct ClusterSettings {
     pub watch_disconnect_grace: Duration,
     /// Requests in flight to the cluster, watches, exec and logs apart.
     pub max_in_flight: usize,
+    /// How new reads are, and where they may come from.
+    pub reads: ReadSettings,
 }
 
 /// What a handler needs.
@@ -161,36 +164,50 @@ impl Handler {
             cluster: info.cluster.to_owned(),
         })?;
         // 3 reachable? waits for nothing but a connect in flight, and not long → 503
-        let connection = cluster
-            .connected()
-            .await
-            .map_err(|why| Error::ClusterNotConnected {
-                cluster: info.cluster.to_owned(),
-                why,
-            })?;
+        let limits = self.clusters.get(cluster.name()).ok_or(Error::Internal)?;
+        let settings = &limits.settings;
+        let connection = match cluster.connected().await {
+            Ok(connection) => connection,
+            Err(why) => {
+                let headers = request.headers();
+                let last_known = memory::last_known(&cluster, info, headers, &settings.reads);
+                let last_known = last_known.await;
+                let not_connected = || Error::ClusterNotConnected {
+                    cluster: info.cluster.to_owned(),
+                    why,
+                };
+                let response = last_known.ok_or_else(not_connected)?;
+                return Ok(hit(
+                    response,
+                    audit_id,
+                    "fleetcache; hit; detail=disconnected",
+                ));
+            }
+        };
         // 4 from memory?
-        let read = decision::cacheable(info, request.headers());
-        let reason = match read {
+        let reason = match decision::cacheable(info, request.headers(), &settings.reads) {
             Ok((resource, read)) => {
-                match from_memory(&cluster, &connection, resource, &read).await {
-                    Ok(mut response) => {
-                        set_header(&mut response, "audit-id", audit_id.clone());
-                        set_header(
-                            &mut response,
-                            "cache-status",
-                            HeaderValue::from_static("fleetcache; hit"),
-                        );
-                        return Ok(Outcome {
-                            response,
-                            source: Source::Cached,
-                            reason: "",
-                        });
-                    }
+                let answer = memory::answer(
+                    &cluster,
+                    &connection,
+                    resource,
+                    &read,
+                    settings.reads.on_missing_informer,
+                    settings.request_timeout,
+                );
+                match answer.await? {
+                    Ok(response) => return Ok(hit(response, audit_id, "fleetcache; hit")),
                     Err(reason) => reason,
                 }
             }
             Err(reason) => reason,
         };
+        if info.is_plain_read() && CacheControl::of(request.headers()).only_if_cached {
+            return Err(Error::NotCached {
+                cluster: info.cluster.to_owned(),
+                reason: reason.as_str(),
+            });
+        }
         // 5 live: the cluster itself authorizes and answers
         let mut response = self.forward(&cluster, &connection, info, request).await?;
         let detail = format!(
@@ -297,28 +314,6 @@ impl Handler {
     }
 }
 
-/// Answers from the kind's informer, or says why it cannot.
-async fn from_memory(
-    cluster: &ClusterAccessor,
-    connection: &Connection,
-    resource: &ResourcePath<'_>,
-    read: &CachedRead,
-) -> Result<Response<Body>, LiveReason> {
-    let informer = decision::informer(cluster.informers().lookup(&resource.gvr))?;
-    let scope = Scope {
-        // Not every cluster-scoped kind can be asked for a namespace.
-        namespace: resource.namespace.is_some() || read.selector.names_namespace(),
-        name: resource.name.is_some(),
-    };
-    let on = (connection.generation, connection.epoch);
-    let snapshot = match read.freshness {
-        Freshness::Any => informer.read_any(on, scope)?,
-        Freshness::Latest => informer.read_latest(on, scope).await?,
-        Freshness::NotOlderThan(version) => informer.read_not_older(on, scope, version).await?,
-    };
-    cached::answer(resource, read, &snapshot, informer.age()).await
-}
-
 /// A request that an informer of its kind could have answered was allowed: it may start one.
 fn start_informer(cluster: &ClusterAccessor, info: &RequestInfo<'_>, reason: LiveReason) {
     let Some(resource) = info
@@ -336,6 +331,21 @@ fn start_informer(cluster: &ClusterAccessor, info: &RequestInfo<'_>, reason: Liv
             cluster.informers().note_get(&resource.gvr)
         }
         _ => {}
+    }
+}
+
+/// An answer from memory.
+fn hit(mut response: Response<Body>, audit_id: &HeaderValue, status: &'static str) -> Outcome {
+    set_header(&mut response, "audit-id", audit_id.clone());
+    set_header(
+        &mut response,
+        "cache-status",
+        HeaderValue::from_static(status),
+    );
+    Outcome {
+        response,
+        source: Source::Cached,
+        reason: "",
     }
 }
 

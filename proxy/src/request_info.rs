@@ -138,6 +138,13 @@ impl<'a> RequestInfo<'a> {
         self.path_and_query.split('?').next().unwrap_or_default()
     }
 
+    /// A GET or LIST of a resource, which an informer may be able to answer.
+    pub fn is_plain_read(&self) -> bool {
+        let resource = self.resource.as_ref();
+        matches!(self.verb, Verb::Get | Verb::List)
+            && resource.is_some_and(|resource| resource.subresource.is_none())
+    }
+
     /// Watches, logs, exec, attach, port-forward and proxy: kube-apiserver gives them no timeout either.
     pub fn is_long_running(&self) -> bool {
         if self.verb == Verb::Watch {

@@ -3,7 +3,7 @@
 //! Clients match on these words, so they are the apiserver's own: its reasons, its sentences, its key order, and the
 //! newline at the end. What only an operator should read (addresses, TLS details) is in the log and never here.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use fleetcache_cache::cluster_accessor::{NotConnected, NotConnectedReason};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
@@ -50,6 +50,19 @@ pub fn warning(error: &Error) -> Option<HeaderValue> {
     } else {
         return None;
     };
+    quote(&text)
+}
+
+/// The `Warning` of an answer that is the last known state of a cluster which was lost at a time.
+pub fn warning_last_known(cluster: &str, lost_at: SystemTime) -> Option<HeaderValue> {
+    let since = jiff::Timestamp::try_from(lost_at).unwrap_or_default();
+    // The same throughout an outage: a client shows equal warnings once.
+    quote(&format!(
+        "cluster {cluster:?} is not connected since {since:.0}; this is its last known state, which may be stale"
+    ))
+}
+
+fn quote(text: &str) -> Option<HeaderValue> {
     let quoted = text.replace('\\', "\\\\").replace('"', "\\\"");
     HeaderValue::try_from(format!("299 - \"{quoted}\"")).ok()
 }
@@ -131,6 +144,24 @@ impl From<&Error> for Failure {
                     "too many requests in flight to cluster {cluster:?}, please try again later"
                 ),
                 details: Some(Details {
+                    retry_after_seconds: Some(1),
+                    ..Details::of(cluster)
+                }),
+            },
+            Error::NotCached { cluster, reason } => timeout(
+                error,
+                cluster,
+                false,
+                &format!("the answer is not in memory ({reason}), and only-if-cached forbids to ask cluster {cluster:?}"),
+            ),
+            Error::InformerMissing { cluster, resource } => Self {
+                code: StatusCode::SERVICE_UNAVAILABLE,
+                reason: "ServiceUnavailable",
+                message: format!(
+                    "the cache of {resource:?} in cluster {cluster:?} is being filled, please try again"
+                ),
+                details: Some(Details {
+                    causes: vec![Cause::because(cause(error))],
                     retry_after_seconds: Some(1),
                     ..Details::of(cluster)
                 }),

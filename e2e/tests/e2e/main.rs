@@ -13,6 +13,7 @@ mod control_plane;
 mod counts;
 mod epochs;
 mod fleet;
+mod freshness;
 mod kubectl;
 mod limits;
 mod never_the_past;

@@ -13,6 +13,7 @@ use super::{
     CacheConfig, ClusterDefaults, ClusterOverride, ConnectionsConfig, KubeconfigOrigin,
     KubeconfigSource, ListenAddress, ResourceRule, duration, listen_address, memory_limit,
 };
+use crate::read_settings::{OnMissingInformer, UnsetResourceVersion, WhenDisconnected};
 
 /// What a file says; None and empty where it says nothing.
 #[derive(Debug, Default)]
@@ -142,10 +143,10 @@ fn cluster(section: &mut Section<'_>) -> ClusterOverride {
         "impersonate" | "token" => Err(unavailable_value(text, "proxy")),
         other => Err(one_of(other, &["proxy"])),
     });
-    section.text("whenDisconnected", |text| match text {
-        "fail" => Ok(()),
-        "stale" => Err(unavailable_value(text, "fail")),
-        other => Err(one_of(other, &["fail"])),
+    let when_disconnected = section.text("whenDisconnected", |text| match text {
+        "fail" => Ok(WhenDisconnected::Fail),
+        "stale" => Ok(WhenDisconnected::Stale),
+        other => Err(one_of(other, &["fail", "stale"])),
     });
     let mut probe = section.section("probe");
     let it = ClusterOverride {
@@ -169,6 +170,7 @@ fn cluster(section: &mut Section<'_>) -> ClusterOverride {
             .number("maxInFlight", 1)
             .map(|number| usize::try_from(number).unwrap_or(usize::MAX)),
         watch_disconnect_grace: section.duration("watchDisconnectGrace", duration::parse),
+        when_disconnected,
     };
     probe.end();
     it
@@ -197,7 +199,6 @@ fn connections(mut section: Section<'_>) -> ConnectionsConfig {
 
 fn cache(mut section: Section<'_>) -> CacheConfig {
     let default = CacheConfig::default();
-    section.unavailable(&["unsetResourceVersion", "onMissingInformer"]);
     let it = CacheConfig {
         memory_limit: section
             .text("memoryLimit", memory_limit::parse)
@@ -208,18 +209,22 @@ fn cache(mut section: Section<'_>) -> CacheConfig {
         max_objects_per_kind: section
             .number("maxObjectsPerKind", 1)
             .unwrap_or(default.max_objects_per_kind),
+        unset_resource_version: unset_resource_version(&mut section).unwrap_or_default(),
+        on_missing_informer: section
+            .text("onMissingInformer", |text| match text {
+                "live" => Ok(OnMissingInformer::Live),
+                "wait" => Ok(OnMissingInformer::Wait),
+                "fail" => Ok(OnMissingInformer::Fail),
+                other => Err(one_of(other, &["live", "wait", "fail"])),
+            })
+            .unwrap_or_default(),
     };
     section.end();
     it
 }
 
 fn resource(mut section: Section<'_>) -> Option<ResourceRule> {
-    section.unavailable(&[
-        "unsetResourceVersion",
-        "onMissingInformer",
-        "tables",
-        "stripManagedFields",
-    ]);
+    section.unavailable(&["onMissingInformer", "tables", "stripManagedFields"]);
     let group = section.text("group", |text| Ok(text.to_owned()));
     let hint = "the plural name of a resource, such as \"pods\"";
     let resource = section.required_text("resource", hint, non_empty);
@@ -230,11 +235,22 @@ fn resource(mut section: Section<'_>) -> Option<ResourceRule> {
         "onDemand" => Ok(CachePolicy::OnDemand),
         other => Err(one_of(other, &["always", "onDemand", "never"])),
     });
+    let unset_resource_version = unset_resource_version(&mut section);
     section.end();
     Some(ResourceRule {
         group: group.unwrap_or_default(),
         resource: resource?,
         cache: cache?,
+        unset_resource_version,
+    })
+}
+
+fn unset_resource_version(section: &mut Section<'_>) -> Option<UnsetResourceVersion> {
+    section.text("unsetResourceVersion", |text| match text {
+        "cached" => Ok(UnsetResourceVersion::Cached),
+        "consistent" => Ok(UnsetResourceVersion::Consistent),
+        "live" => Ok(UnsetResourceVersion::Live),
+        other => Err(one_of(other, &["cached", "consistent", "live"])),
     })
 }
 

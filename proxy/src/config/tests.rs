@@ -193,21 +193,13 @@ fn what_a_later_version_has_is_refused_by_name() {
             "defaults: { remoteConnectionGracePeriod: 50s }",
             "defaults.remoteConnectionGracePeriod",
         ),
-        (
-            "cache: { unsetResourceVersion: cached }",
-            "cache.unsetResourceVersion",
-        ),
-        (
-            "cache: { onMissingInformer: live }",
-            "cache.onMissingInformer",
-        ),
     ] {
         check(rest, &[&format!("{path}: {NOT_YET}")]);
     }
     check(
-        "resources: [ { resource: pods, cache: never, tables: true, unsetResourceVersion: live } ]",
+        "resources: [ { resource: pods, cache: never, tables: true, onMissingInformer: live } ]",
         &[
-            "resources[0].unsetResourceVersion: not available in this version",
+            "resources[0].onMissingInformer: not available in this version",
             "resources[0].tables: not available in this version",
         ],
     );
@@ -222,10 +214,6 @@ fn what_a_later_version_has_is_refused_by_name() {
             &[&format!("overrides[0].identity: {expect}")],
         );
     }
-    check(
-        "defaults: { whenDisconnected: stale }",
-        &["defaults.whenDisconnected: \"stale\" is not available in this version, only \"fail\""],
-    );
 }
 
 #[test]
@@ -401,5 +389,49 @@ fn a_variable_is_blamed_for_its_value() {
         &args,
         &[("FLEETCACHE_ADMIN_LISTEN", "127.0.0.1:8081")],
         "--admin-listen (FLEETCACHE_ADMIN_LISTEN): the admin port (127.0.0.1:8081) and the HTTPS port (127.0.0.1:8081) exclude each other; choose another for one",
+    );
+}
+
+#[test]
+fn how_new_reads_are_is_configured() {
+    let file = parse(&document(
+        r#"
+defaults: { whenDisconnected: stale }
+overrides:
+  - { cluster: "edge-*", whenDisconnected: fail }
+cache: { unsetResourceVersion: consistent, onMissingInformer: wait }
+resources:
+  - { group: apps, resource: deployments, cache: always, unsetResourceVersion: live }
+  - { group: apps, resource: daemonsets, cache: always }
+"#,
+    ))
+    .unwrap();
+    assert_eq!(file.defaults.when_disconnected, WhenDisconnected::Stale);
+    assert_eq!(
+        file.overrides[0].when_disconnected,
+        Some(WhenDisconnected::Fail)
+    );
+    assert_eq!(
+        file.cache.unset_resource_version,
+        UnsetResourceVersion::Consistent
+    );
+    assert_eq!(file.cache.on_missing_informer, OnMissingInformer::Wait);
+    let unset: Vec<_> = file
+        .resources
+        .iter()
+        .map(|rule| rule.unset_resource_version)
+        .collect();
+    assert_eq!(unset, [Some(UnsetResourceVersion::Live), None]);
+
+    check(
+        "cache: { unsetResourceVersion: newest, onMissingInformer: 1 }",
+        &[
+            "cache.unsetResourceVersion: \"newest\" is not \"cached\" or \"consistent\" or \"live\"",
+            "cache.onMissingInformer: expected a string, got a number",
+        ],
+    );
+    check(
+        "defaults: { whenDisconnected: lie }",
+        &["defaults.whenDisconnected: \"lie\" is not \"fail\" or \"stale\""],
     );
 }

@@ -5,6 +5,14 @@ use http::{HeaderName, HeaderValue, Method};
 use super::*;
 
 fn check(target: &str, headers: &[(&str, &str)]) -> Result<CachedRead, LiveReason> {
+    check_with(&ReadSettings::default(), target, headers)
+}
+
+fn check_with(
+    settings: &ReadSettings,
+    target: &str,
+    headers: &[(&str, &str)],
+) -> Result<CachedRead, LiveReason> {
     let target = format!("/clusters/a{target}");
     let mut map = HeaderMap::new();
     for (name, value) in headers {
@@ -14,7 +22,64 @@ fn check(target: &str, headers: &[(&str, &str)]) -> Result<CachedRead, LiveReaso
         );
     }
     let info = RequestInfo::parse(&Method::GET, &target).unwrap();
-    cacheable(&info, &map).map(|(_, read)| read)
+    cacheable(&info, &map, settings).map(|(_, read)| read)
+}
+
+#[test]
+fn cache_control_and_the_configuration_ask_for_newer_answers_only() {
+    use UnsetResourceVersion::{Cached, Consistent, Live};
+    let consistent = |version| {
+        Ok(Freshness::Consistent {
+            not_older_than: ResourceVersion::from_number(version),
+        })
+    };
+    let not_older = Ok(Freshness::NotOlderThan(ResourceVersion::from_number(5)));
+    let no_store = Err(LiveReason::CacheControl);
+    for (unset, query, cache_control, expected) in [
+        (Cached, "", "", Ok(Freshness::Latest)),
+        (Cached, "", "max-stale", Ok(Freshness::Latest)),
+        (Cached, "", "max-age=3", Ok(Freshness::Latest)),
+        (Cached, "", "no-cache", consistent(0)),
+        (Cached, "", "max-age=0", consistent(0)),
+        (Cached, "", "no-cache, max-age=3", consistent(0)),
+        (Cached, "?resourceVersion=0", "no-cache", consistent(0)),
+        (Cached, "?resourceVersion=5", "no-cache", consistent(5)),
+        (Cached, "?resourceVersion=5", "only-if-cached", not_older),
+        (Cached, "?resourceVersion=0", "no-store", no_store),
+        (Cached, "", "no-cache, no-store", no_store),
+        (Consistent, "", "", consistent(0)),
+        (Consistent, "", "max-age=3", consistent(0)),
+        (Consistent, "?resourceVersion=0", "", Ok(Freshness::Any)),
+        (Consistent, "?resourceVersion=5", "", not_older),
+        (Live, "", "", Err(LiveReason::Configured)),
+        (Live, "", "max-age=3", Err(LiveReason::Configured)),
+        (Live, "", "no-cache", Err(LiveReason::Configured)),
+        (Live, "?resourceVersion=0", "", Ok(Freshness::Any)),
+        (Live, "?resourceVersion=0", "no-cache", consistent(0)),
+        (Live, "?resourceVersion=5", "", not_older),
+    ] {
+        // The last rule for a kind counts, and only for that kind.
+        let rule = |resource: &str, unset| (String::new(), resource.to_owned(), unset);
+        let settings = ReadSettings {
+            of_resources: vec![rule("pods", Live), rule("pods", unset), rule("nodes", Live)],
+            ..ReadSettings::default()
+        };
+        let target = format!("/api/v1/pods{query}");
+        let headers = [("cache-control", cache_control)];
+        let read = check_with(&settings, &target, &headers);
+        let freshness = read.as_ref().map(|read| read.freshness).map_err(|why| *why);
+        assert_eq!(freshness, expected, "{unset:?} {query} {cache_control}");
+        let max_age = cache_control.contains("max-age=3").then_some(3);
+        if let Ok(read) = read {
+            assert_eq!(read.max_age, max_age.map(Duration::from_secs));
+        }
+        let all = ReadSettings {
+            unset_resource_version: unset,
+            ..ReadSettings::default()
+        };
+        let read = check_with(&all, &target, &headers);
+        assert_eq!(read.map(|read| read.freshness), expected);
+    }
 }
 
 #[test]
@@ -22,6 +87,7 @@ fn plain_reads_may_come_from_memory() {
     let latest = |limit| {
         Ok(CachedRead {
             freshness: Freshness::Latest,
+            max_age: None,
             limit,
             pretty: false,
             selector: Selector::default(),
@@ -30,6 +96,7 @@ fn plain_reads_may_come_from_memory() {
     let not_older = |limit| {
         Ok(CachedRead {
             freshness: Freshness::NotOlderThan(ResourceVersion::from_number(5)),
+            max_age: None,
             limit,
             pretty: false,
             selector: Selector::default(),
@@ -38,6 +105,7 @@ fn plain_reads_may_come_from_memory() {
     let any = || {
         Ok(CachedRead {
             freshness: Freshness::Any,
+            max_age: None,
             limit: None,
             pretty: false,
             selector: Selector::default(),
@@ -138,7 +206,7 @@ fn only_plain_json_comes_from_memory() {
         ("user-agent", "curl/8.0", Ok(true)),
         ("accept", "text/html", Err(LiveReason::Representation)),
         ("upgrade", "websocket", Err(LiveReason::Upgrade)),
-        ("cache-control", "no-cache", Err(LiveReason::CacheControl)),
+        ("cache-control", "no-store", Err(LiveReason::CacheControl)),
     ] {
         let pretty = check("/api/v1/pods", &[(name, value)]).map(|read| read.pretty);
         assert_eq!(pretty, expected, "{name}: {value}");

@@ -225,3 +225,32 @@ fn a_warning_says_which_cluster_cannot_be_asked() {
     );
     assert!(warning(&Error::Unauthenticated).is_none());
 }
+
+#[test]
+fn what_is_not_in_memory_and_may_not_be_asked_for() {
+    check(
+        &Error::NotCached {
+            cluster: a(),
+            reason: "below-floor",
+        },
+        504,
+        r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"Timeout: the answer is not in memory (below-floor), and only-if-cached forbids to ask cluster \"a\"","reason":"Timeout","details":{"name":"a","kind":"clusters","causes":[{"reason":"NotCached"}]},"code":504}"#,
+    );
+    check(
+        &Error::InformerMissing {
+            cluster: a(),
+            resource: "pods".to_owned(),
+        },
+        503,
+        r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"the cache of \"pods\" in cluster \"a\" is being filled, please try again","reason":"ServiceUnavailable","details":{"name":"a","kind":"clusters","causes":[{"reason":"InformerMissing"}],"retryAfterSeconds":1},"code":503}"#,
+    );
+}
+
+#[test]
+fn the_last_known_state_is_told_with_its_time() {
+    let lost_at = SystemTime::UNIX_EPOCH + Duration::from_millis(1_700_000_000_900);
+    assert_eq!(
+        warning_last_known("a", lost_at).unwrap(),
+        r#"299 - "cluster \"a\" is not connected since 2023-11-14T22:13:20Z; this is its last known state, which may be stale""#
+    );
+}

@@ -1,0 +1,466 @@
+//! How new a read is: what `Cache-Control` and the configuration ask for is what the client gets, and memory is used where
+//! it may be.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use fleetcache_e2e::client::{Answer, Client};
+use fleetcache_e2e::control_plane::{self, ControlPlane, Server};
+use fleetcache_e2e::poll::{PATIENCE, wait_for};
+use fleetcache_e2e::proxy::{Options, Proxy};
+use fleetcache_e2e::sim::{Fault, SimCluster, SimConfig};
+use serde_json::{Value, json};
+
+use crate::fleet::{CONFIGMAPS, configmap};
+use crate::pair::warm;
+
+const NO_CACHE: &[(&str, &str)] = &[("cache-control", "no-cache")];
+const PODS: &str = "/api/v1/namespaces/default/pods";
+
+/// How often a consistent read is tried. `FLEETCACHE_E2E_ROUNDS` makes it more for a night, or fewer for a look.
+fn rounds() -> usize {
+    std::env::var("FLEETCACHE_E2E_ROUNDS")
+        .ok()
+        .and_then(|rounds| rounds.parse().ok())
+        .unwrap_or(1000)
+}
+
+/// A proxy with these lines of configuration in front of one kubeconfig.
+async fn proxy(kubeconfig: &std::path::Path, config: &str) -> Proxy {
+    let head = "apiVersion: fleetcache.dev/v1alpha1\nkind: Configuration\n";
+    Proxy::start(Options {
+        kubeconfigs: vec![kubeconfig.to_owned()],
+        config: Some(format!("{head}{config}\n")),
+        ..Options::default()
+    })
+    .await
+    .unwrap()
+}
+
+async fn connected(proxied: &Client) {
+    wait_for("the proxy to be connected", PATIENCE, async || {
+        proxied.get("/version").await?.ok()
+    })
+    .await
+    .unwrap();
+}
+
+/// A cluster of its own, in which nothing happens but what the test does.
+struct Real {
+    direct: Client,
+    proxied: Client,
+    _proxy: Proxy,
+    cluster: ControlPlane,
+}
+
+impl Real {
+    async fn start(config: &str) -> Self {
+        let options = control_plane::Options::named("fresh");
+        let cluster = ControlPlane::start(options).await.unwrap();
+        let proxy = proxy(&cluster.kubeconfig(), config).await;
+        let proxied = proxy.client(cluster.name()).unwrap();
+        connected(&proxied).await;
+        Self {
+            direct: cluster.client().unwrap(),
+            proxied,
+            _proxy: proxy,
+            cluster,
+        }
+    }
+}
+
+/// A simulated cluster that sends no bookmark by itself.
+struct Sim {
+    cluster: SimCluster,
+    proxied: Client,
+    _proxy: Proxy,
+}
+
+impl Sim {
+    async fn start(config: &str) -> Self {
+        let cluster = SimCluster::start(SimConfig {
+            bookmark_interval: Duration::from_secs(3600),
+            ..SimConfig::new("sim")
+        })
+        .await
+        .unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let kubeconfig = dir.path().join("kubeconfig");
+        std::fs::write(&kubeconfig, cluster.kubeconfig()).unwrap();
+        let sim = Self {
+            proxied: Client::new(&cluster.context()).unwrap(),
+            _proxy: proxy(&kubeconfig, config).await,
+            cluster,
+        };
+        let proxied = sim._proxy.client(sim.cluster.name()).unwrap();
+        connected(&proxied).await;
+        sim.create("configmaps", "kept");
+        Self { proxied, ..sim }
+    }
+
+    fn create(&self, plural: &str, name: &str) {
+        let object = json!({"metadata": {"name": name, "namespace": "default"}});
+        self.cluster.store().create(plural, object).unwrap();
+    }
+
+    /// Moves the cluster's newest version, so that the ConfigMaps' informer is behind it without an event of its own.
+    fn move_on(&self) {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        self.create("services", &format!("s{number}"));
+    }
+
+    fn asked(&self, verb: &str) -> u64 {
+        self.cluster.counts().requests(verb, "configmaps")
+    }
+}
+
+fn version(object: &Value) -> u64 {
+    let version = object["metadata"]["resourceVersion"].as_str();
+    version.unwrap().parse().unwrap()
+}
+
+fn cause(answer: &Answer) -> (u16, String) {
+    let status = answer.json().unwrap();
+    let cause = status["details"]["causes"][0]["reason"].as_str();
+    (answer.status.as_u16(), cause.unwrap_or_default().to_owned())
+}
+
+#[tokio::test]
+async fn a_consistent_read_misses_nothing_that_was_written_past_the_proxy() {
+    let real = Real::start("").await;
+    let path = format!("{CONFIGMAPS}/counter");
+    let counter = configmap("counter", "0");
+    real.direct
+        .create(CONFIGMAPS, &counter)
+        .await
+        .unwrap()
+        .ok()
+        .unwrap();
+    warm(&real.proxied, CONFIGMAPS).await;
+    let (mut hits, mut misses) = (0, 0);
+    for round in 1..=rounds() {
+        let patch = json!({"data": {"value": round.to_string()}});
+        let written = real
+            .direct
+            .patch(&path, &patch)
+            .await
+            .unwrap()
+            .ok()
+            .unwrap();
+        let written = version(&written.json().unwrap());
+        let one = round % 2 == 0;
+        let read = if one { path.as_str() } else { CONFIGMAPS };
+        let answer = real.proxied.get_with(read, NO_CACHE).await.unwrap();
+        let answer = answer.ok().unwrap();
+        let body = answer.json().unwrap();
+        let seen = if one {
+            version(&body)
+        } else {
+            let mut items = body["items"].as_array().unwrap().iter();
+            version(
+                items
+                    .find(|it| it["metadata"]["name"] == "counter")
+                    .unwrap(),
+            )
+        };
+        let status = answer.cache_status();
+        assert!(seen >= written, "{seen} after {written} ({status})");
+        if answer.is_hit() {
+            hits += 1
+        } else {
+            misses += 1
+        }
+    }
+    println!("{hits} from memory, {misses} live");
+    assert!(hits > 0, "nothing came from memory, so nothing was proven");
+}
+
+/// Nothing happens to pods, so only a bookmark can tell that the informer misses nothing.
+#[tokio::test]
+async fn a_consistent_read_of_a_quiet_kind_comes_from_memory() {
+    let real = Real::start("").await;
+    warm(&real.proxied, PODS).await;
+    for round in 0..5 {
+        let other = configmap(&format!("c{round}"), "x");
+        let written = real.direct.create(CONFIGMAPS, &other).await.unwrap();
+        let written = version(&written.ok().unwrap().json().unwrap());
+        let asked = Instant::now();
+        let answer = real.proxied.get_with(PODS, NO_CACHE).await.unwrap();
+        println!("{:?}: {}", asked.elapsed(), answer.cache_status());
+        assert!(answer.is_hit(), "{}", answer.cache_status());
+        assert!(version(&answer.json().unwrap()) >= written);
+    }
+}
+
+#[tokio::test]
+async fn many_consistent_reads_are_few_questions() {
+    let sim = Sim::start("").await;
+    warm(&sim.proxied, CONFIGMAPS).await;
+    sim.move_on();
+    let before = (sim.asked("list"), sim.asked("watch"));
+    // Long enough that the readers come while a question is on its way.
+    sim.cluster.fault(Fault::Slow(Duration::from_millis(200)));
+    let reads = (0..50).map(|_| sim.proxied.get_with(CONFIGMAPS, NO_CACHE));
+    let answers = futures_util::future::join_all(reads).await;
+    let hits = answers.iter().filter(|it| it.as_ref().unwrap().is_hit());
+    let hits = hits.count() as u64;
+    // A read that was not proven in time is a LIST too.
+    let lists = sim.asked("list") - before.0 - (50 - hits);
+    let watches = sim.asked("watch") - before.1;
+    println!("{hits} from memory, {lists} questions, {watches} watches");
+    assert!(hits > 0);
+    assert!(
+        (1..=10).contains(&lists),
+        "{lists} questions for 50 readers"
+    );
+    assert!((1..=3).contains(&watches), "{watches} watches");
+}
+
+/// The cluster never sends a bookmark by itself, so only the second watch can bring the informer to the new floor.
+#[tokio::test]
+async fn after_a_write_of_unknown_effect_reads_come_from_memory_again() {
+    let sim = Sim::start("").await;
+    warm(&sim.proxied, CONFIGMAPS).await;
+    for _ in 0..3 {
+        sim.move_on();
+        let kept = configmap("kept", "again");
+        let conflict = sim.proxied.create(CONFIGMAPS, &kept).await.unwrap();
+        assert_eq!(conflict.status, 409);
+        warm(&sim.proxied, CONFIGMAPS).await;
+    }
+    // A floor that was reached is not tried for again.
+    let watches = sim.asked("watch");
+    for _ in 0..100 {
+        assert!(sim.proxied.get(CONFIGMAPS).await.unwrap().is_hit());
+    }
+    assert_eq!(sim.asked("watch"), watches);
+}
+
+#[tokio::test]
+async fn after_an_eviction_and_a_deletecollection_reads_come_from_memory_again() {
+    let real = Real::start("").await;
+    warm(&real.proxied, PODS).await;
+    for name in ["a", "b"] {
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+            "spec": {"schedulerName": "nobody", "containers": [{"name": "c", "image": "i"}]},
+        });
+        real.proxied.create(PODS, &pod).await.unwrap().ok().unwrap();
+    }
+    let back = async |what: &str| {
+        let asked = Instant::now();
+        // Less than the minute after which a bookmark would do it.
+        wait_for(
+            "an answer from memory",
+            Duration::from_secs(30),
+            async || {
+                let answer = real.proxied.get(PODS).await?.ok()?;
+                anyhow::ensure!(answer.is_hit(), "{}", answer.cache_status());
+                Ok(())
+            },
+        )
+        .await
+        .unwrap();
+        println!("{what}: {:?}", asked.elapsed());
+    };
+    // So that the version that confirms a write is no event of a pod.
+    let move_on = async |name: &str| {
+        let written = real.direct.create(CONFIGMAPS, &configmap(name, "x")).await;
+        written.unwrap().ok().unwrap();
+    };
+    let evict = async |name: &str| {
+        let path = format!("{PODS}/{name}/eviction");
+        let eviction =
+            json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}});
+        real.proxied.create(&path, &eviction).await.unwrap().status
+    };
+    assert_eq!(evict("a").await, 201);
+    back("an eviction").await;
+    move_on("one").await;
+    assert_eq!(evict("never").await, 404);
+    back("an eviction of nothing").await;
+    move_on("two").await;
+    let nothing = format!("{PODS}?labelSelector=is%3Dnothing");
+    real.proxied.delete(&nothing).await.unwrap().ok().unwrap();
+    back("a deletecollection of nothing").await;
+    real.proxied.delete(PODS).await.unwrap().ok().unwrap();
+    back("a deletecollection").await;
+    let left = warm(&real.proxied, PODS).await.json().unwrap();
+    assert_eq!(left["items"], json!([]));
+}
+
+#[tokio::test]
+async fn a_disconnected_cluster_is_answered_for_from_memory_where_configured() {
+    let mut real = Real::start("defaults: { whenDisconnected: stale }").await;
+    let kept = configmap("kept", "before");
+    real.proxied
+        .create(CONFIGMAPS, &kept)
+        .await
+        .unwrap()
+        .ok()
+        .unwrap();
+    let last = warm(&real.proxied, CONFIGMAPS).await;
+    real.cluster.kill(Server::Apiserver);
+    let client = &real.proxied;
+    let stale = wait_for("the proxy to notice", PATIENCE, async || {
+        let answer = client.get(CONFIGMAPS).await?;
+        let is = "fleetcache; hit; detail=disconnected";
+        anyhow::ensure!(answer.cache_status() == is, "{}", answer.cache_status());
+        Ok(answer)
+    })
+    .await
+    .unwrap();
+    assert_eq!(stale.status, 200);
+    let last_items = last.json().unwrap()["items"].clone();
+    assert_eq!(stale.json().unwrap()["items"], last_items);
+    let warning = stale.headers["warning"].to_str().unwrap();
+    assert!(
+        warning.starts_with("299 - \"cluster \\\"fresh\\\" is not connected since 2"),
+        "{warning}"
+    );
+    assert!(stale.headers.contains_key("age"));
+
+    let held = version(&stale.json().unwrap());
+    let one = format!("{CONFIGMAPS}/kept");
+    for path in [
+        one.clone(),
+        format!("{CONFIGMAPS}?resourceVersion=0"),
+        format!("{CONFIGMAPS}?resourceVersion={held}"),
+    ] {
+        let answer = client.get(&path).await.unwrap();
+        assert!(answer.status == 200 && answer.is_hit(), "{path}");
+    }
+    for (path, headers) in [
+        (format!("{CONFIGMAPS}/never"), &[][..]),
+        (format!("{CONFIGMAPS}?resourceVersion={}", held + 1), &[]),
+        (CONFIGMAPS.to_owned(), NO_CACHE),
+        (CONFIGMAPS.to_owned(), &[("cache-control", "no-store")]),
+        (PODS.to_owned(), &[]),
+        ("/api/v1/secrets".to_owned(), &[]),
+        (format!("{CONFIGMAPS}?watch=1"), &[]),
+    ] {
+        let answer = client.get_with(&path, headers).await.unwrap();
+        let expected = (503, "ClusterNotConnected".to_owned());
+        assert_eq!(cause(&answer), expected, "{path} {headers:?}");
+    }
+    let write = client.create(CONFIGMAPS, &configmap("x", "x")).await;
+    assert_eq!(write.unwrap().status, 503);
+
+    real.cluster.start_server(Server::Apiserver).await.unwrap();
+    let written = real.direct.delete(&one).await.unwrap();
+    written.ok().unwrap();
+    let client = &real.proxied;
+    wait_for("the proxy to be connected", PATIENCE, async || {
+        let answer = client.get(CONFIGMAPS).await?;
+        anyhow::ensure!(answer.cache_status() == "fleetcache; hit");
+        anyhow::ensure!(!answer.headers.contains_key("warning"));
+        let items = answer.json()?["items"].clone();
+        anyhow::ensure!(
+            items
+                .as_array()
+                .is_some_and(|items| { items.iter().all(|it| it["metadata"]["name"] != "kept") })
+        );
+        Ok(())
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn only_if_cached_never_asks_the_cluster() {
+    let sim = Sim::start("").await;
+    let only: &[(&str, &str)] = &[("cache-control", "only-if-cached")];
+    let asked = sim.cluster.counts().resource_requests();
+    let answer = sim.proxied.get_with(CONFIGMAPS, only).await.unwrap();
+    assert_eq!(cause(&answer), (504, "NotCached".to_owned()));
+    assert!(answer.text().contains("not-started"), "{}", answer.text());
+    let table = &[
+        ("accept", "application/json;as=Table;v=v1;g=meta.k8s.io"),
+        only[0],
+    ];
+    let answer = sim.proxied.get_with(CONFIGMAPS, table).await.unwrap();
+    assert_eq!(cause(&answer), (504, "NotCached".to_owned()));
+    assert_eq!(sim.cluster.counts().resource_requests(), asked);
+
+    warm(&sim.proxied, CONFIGMAPS).await;
+    let answer = sim.proxied.get_with(CONFIGMAPS, only).await.unwrap();
+    assert!(answer.status == 200 && answer.is_hit());
+    let absent = format!("{CONFIGMAPS}/never");
+    let answer = sim.proxied.get_with(&absent, only).await.unwrap();
+    assert_eq!(cause(&answer), (504, "NotCached".to_owned()));
+    // It is about GET and LIST of resources alone.
+    let answer = sim.proxied.get_with("/version", only).await.unwrap();
+    assert_eq!(answer.status, 200);
+
+    let young: &[(&str, &str)] = &[("cache-control", "max-age=3600")];
+    let answer = sim.proxied.get_with(CONFIGMAPS, young).await.unwrap();
+    assert!(answer.is_hit());
+    let none: &[(&str, &str)] = &[("cache-control", "no-store, max-age=3600")];
+    let answer = sim.proxied.get_with(CONFIGMAPS, none).await.unwrap();
+    let expected = "fleetcache; fwd=request; detail=cache-control";
+    assert_eq!(answer.cache_status(), expected);
+}
+
+#[tokio::test]
+async fn a_read_waits_for_its_informer_where_configured() {
+    let sim = Sim::start("cache: { onMissingInformer: wait }").await;
+    let answer = sim.proxied.get(CONFIGMAPS).await.unwrap();
+    assert!(answer.is_hit(), "{}", answer.cache_status());
+    let answer = sim.proxied.get("/api/v1/secrets").await.unwrap();
+    assert!(answer.cache_status().ends_with("detail=never"));
+    // A kind that does not exist is told by the cluster, at once.
+    let answer = sim.proxied.get("/api/v1/nothings").await.unwrap();
+    assert_eq!(answer.status, 404);
+    assert!(
+        answer.cache_status().ends_with("detail=not-listable"),
+        "{}",
+        answer.cache_status()
+    );
+}
+
+#[tokio::test]
+async fn a_read_without_its_informer_fails_where_configured() {
+    let sim = Sim::start("cache: { onMissingInformer: fail }").await;
+    let answer = sim.proxied.get(CONFIGMAPS).await.unwrap();
+    assert_eq!(cause(&answer), (503, "InformerMissing".to_owned()));
+    assert!(!answer.headers.contains_key("retry-after"));
+    assert_eq!(answer.json().unwrap()["details"]["retryAfterSeconds"], 1);
+    wait_for("the informer", PATIENCE, async || {
+        let answer = sim.proxied.get(CONFIGMAPS).await?;
+        if answer.status == 200 {
+            assert!(answer.is_hit(), "{}", answer.cache_status());
+            return Ok(());
+        }
+        assert_eq!(cause(&answer), (503, "InformerMissing".to_owned()));
+        anyhow::bail!("not yet")
+    })
+    .await
+    .unwrap();
+    let answer = sim.proxied.get("/api/v1/secrets").await.unwrap();
+    assert_eq!(answer.status, 200);
+}
+
+#[tokio::test]
+async fn reads_are_consistent_or_live_where_configured() {
+    let config = "cache: { unsetResourceVersion: consistent }\n\
+        resources: [ { group: \"\", resource: pods, cache: always, unsetResourceVersion: live } ]";
+    let sim = Sim::start(config).await;
+    warm(&sim.proxied, CONFIGMAPS).await;
+    for _ in 0..2 {
+        sim.move_on();
+        let newest = sim.cluster.store().create(
+            "services",
+            json!({"metadata": {"generateName": "s-", "namespace": "default"}}),
+        );
+        let newest = newest.unwrap().revision;
+        let answer = sim.proxied.get(CONFIGMAPS).await.unwrap();
+        assert!(answer.is_hit(), "{}", answer.cache_status());
+        assert!(version(&answer.json().unwrap()) >= newest);
+    }
+    let any = format!("{PODS}?resourceVersion=0");
+    warm(&sim.proxied, &any).await;
+    let answer = sim.proxied.get(PODS).await.unwrap();
+    let expected = "fleetcache; fwd=bypass; detail=configured";
+    assert_eq!(answer.cache_status(), expected);
+}
