@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use crate::resource_version::ResourceVersion;
 use crate::store::Snapshot;
+use crate::told_list::PendingList;
 
 /// How long an uid is remembered whose DELETED event came: the answer to the DELETE may come after it.
 const DELETED_REMEMBERED: Duration = Duration::from_secs(300);
@@ -19,6 +20,9 @@ const DELETED_REMEMBERED: Duration = Duration::from_secs(300);
 /// How long an uid known to be deleted is kept without its event. An informer that has not moved for so long has lost
 /// its connection and has resumed or relisted since.
 const GONE_REMEMBERED: Duration = Duration::from_secs(1800);
+
+/// Lists that wait to be found in an informer; who tells more of them at a time raises the floor.
+const PENDING_LISTS: usize = 64;
 
 /// The floor of one storage.
 #[derive(Debug, Default)]
@@ -42,6 +46,8 @@ struct FloorState {
     checking_gone: bool,
     /// Deletions whose event came, oldest first.
     deleted: VecDeque<Deleted>,
+    /// Lists that were told and are not known to be shown by an informer.
+    lists: Vec<Arc<PendingList>>,
 }
 
 #[derive(Debug)]
@@ -91,6 +97,7 @@ impl Gone {
 pub struct Needed {
     resource_version: ResourceVersion,
     gone: Arc<HashMap<String, Gone>>,
+    lists: Vec<Arc<PendingList>>,
 }
 
 impl Needed {
@@ -101,6 +108,10 @@ impl Needed {
                 .gone
                 .iter()
                 .any(|(uid, gone)| gone.is_shown_by(uid, snapshot))
+            && self
+                .lists
+                .iter()
+                .all(|list| snapshot.resource_version >= list.shown_at())
     }
 }
 
@@ -109,6 +120,29 @@ impl Floor {
     pub fn raise(&self, epoch: u64, to: ResourceVersion) {
         if let Some(mut state) = self.in_epoch(epoch) {
             state.resource_version = state.resource_version.max(to);
+        }
+    }
+
+    /// A list was told that no informer is known to show. False where it is not kept: the epoch is over, or there are too
+    /// many, and the floor is at its version.
+    pub(crate) fn told_list(&self, epoch: u64, list: &Arc<PendingList>) -> bool {
+        let Some(mut state) = self.in_epoch(epoch) else {
+            return false;
+        };
+        if state.lists.len() == PENDING_LISTS {
+            state.resource_version = state.resource_version.max(list.shown_at());
+            return false;
+        }
+        state.lists.push(Arc::clone(list));
+        true
+    }
+
+    /// Every snapshot of this version shows a list. Those who wait for it already wait for no more.
+    pub(crate) fn list_shown(&self, epoch: u64, list: &Arc<PendingList>, at: ResourceVersion) {
+        if let Some(mut state) = self.in_epoch(epoch) {
+            state.resource_version = state.resource_version.max(at);
+            list.is_shown_at(at);
+            state.lists.retain(|known| !Arc::ptr_eq(known, list));
         }
     }
 
@@ -234,6 +268,7 @@ impl Floor {
         (state.unconfirmed == 0).then(|| Needed {
             resource_version: state.resource_version,
             gone: Arc::clone(&state.gone),
+            lists: state.lists.clone(),
         })
     }
 
@@ -255,7 +290,9 @@ mod tests {
     use super::*;
     use crate::envelope::Envelope;
     use crate::object::ObjectHead;
+    use crate::selector::Selector;
     use crate::store::{Element, Event, Store};
+    use crate::told_list::{KeyRange, Pairs, ToldList};
 
     fn rv(number: u64) -> ResourceVersion {
         ResourceVersion::from_number(number)
@@ -366,6 +403,34 @@ mod tests {
         floor.gone_checked(1, Instant::now(), rv(9));
         floor.replaced(1, rv(9));
         assert!(!floor.has_gone_to_check(1));
+    }
+
+    #[test]
+    fn a_pending_list_is_needed_at_its_version_until_a_lower_one_shows_it() {
+        let floor = Floor::default();
+        let pending = || {
+            Arc::new(PendingList::new(ToldList {
+                keys: KeyRange::of_namespace(None),
+                selector: Selector::default(),
+                pairs: Pairs::default(),
+                resource_version: rv(9),
+            }))
+        };
+        let list = pending();
+        assert!(floor.told_list(1, &list));
+        let needed = floor.needed().unwrap();
+        assert!(!needed.admits(&snapshot(None, 8)));
+        floor.list_shown(1, &list, rv(7));
+        assert!(needed.admits(&snapshot(None, 7)), "arrived before");
+        assert!(admits(&floor, &snapshot(None, 7)), "arrives afterwards");
+        assert!(!admits(&floor, &snapshot(None, 6)));
+
+        for _ in 0..PENDING_LISTS {
+            assert!(floor.told_list(1, &pending()));
+        }
+        assert!(!floor.told_list(1, &pending()), "one too many");
+        assert_eq!(floor.told(1), rv(9));
+        assert!(!floor.told_list(0, &pending()), "an epoch that is over");
     }
 
     #[test]

@@ -24,6 +24,7 @@ use crate::gvr::Gvr;
 use crate::resource_version::ResourceVersion;
 use crate::store::Snapshot;
 
+mod publications;
 mod questions;
 
 pub(crate) use questions::{Asked, Questions};

@@ -22,6 +22,7 @@ use crate::reflector::{Reflector, preferred_version};
 
 mod config;
 mod confirm;
+mod told_lists;
 
 pub use config::{CachePolicy, InformersConfig};
 

@@ -37,6 +37,7 @@ mod reflector;
 pub mod resource_version;
 pub mod selector;
 pub mod store;
+pub mod told_list;
 #[cfg(test)]
 mod turns;
 pub mod upstream;

@@ -14,6 +14,7 @@ use crate::envelope::Envelope;
 use crate::object::ObjectMeta;
 use crate::resource_version::ResourceVersion;
 
+mod between;
 mod snapshot;
 
 pub use snapshot::{ListBody, Snapshot};
