@@ -4,6 +4,7 @@ use fleetcache_cache::object::{ObjectHead, StatusHead};
 use fleetcache_cache::resource_version::ResourceVersion;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
 
 use crate::protobuf;
 
@@ -62,8 +63,13 @@ fn read_json(bytes: &[u8]) -> Option<Answer> {
                 .unwrap_or_default(),
         );
     }
+    if head.kind == "Table"
+        && let Some(row) = only_row(bytes)
+    {
+        return read_json(row.get().as_bytes());
+    }
     let meta = head.metadata;
-    // A Table, a list, or something that is no object.
+    // A list, or something that is no object.
     if meta.name.is_empty() {
         return None;
     }
@@ -79,6 +85,29 @@ fn read_json(bytes: &[u8]) -> Option<Answer> {
         uid: meta.uid.into_owned(),
         resource_version: ResourceVersion::parse(&meta.resource_version),
     })
+}
+
+/// The object in the row of a Table that tells of one; such a Table has no name of its own.
+fn only_row(bytes: &[u8]) -> Option<&RawValue> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Table<'a> {
+        api_version: String,
+        #[serde(borrow)]
+        rows: Vec<Row<'a>>,
+    }
+    #[derive(Deserialize)]
+    struct Row<'a> {
+        #[serde(borrow)]
+        object: Option<&'a RawValue>,
+    }
+    let table: Table<'_> = serde_json::from_slice(bytes).ok()?;
+    let [row] = &table.rows[..] else {
+        return None;
+    };
+    // A custom resource may be called so too.
+    row.object
+        .filter(|_| table.api_version.starts_with("meta.k8s.io/"))
 }
 
 /// How far a deletion is, from what an object says.
@@ -155,6 +184,14 @@ mod tests {
                 (None, Deletion::Pending),
             ),
             (
+                r#"{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"5"},"columnDefinitions":[],"rows":[{"cells":["a"],"object":{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"a","resourceVersion":"5","deletionTimestamp":"t"}}}]}"#,
+                (Some(5), Deletion::Finished),
+            ),
+            (
+                r#"{"apiVersion":"ex.io/v1","kind":"Table","metadata":{"name":"a","resourceVersion":"5"},"rows":[{"object":{"metadata":{"name":"b","resourceVersion":"7"}}}]}"#,
+                (Some(5), Deletion::None),
+            ),
+            (
                 r#"{"kind":"W","metadata":{"name":"a","deletionTimestamp":"t","finalizers":[]}}"#,
                 (None, Deletion::Finished),
             ),
@@ -193,6 +230,10 @@ mod tests {
             (
                 "application/json",
                 b"{\"kind\":\"Table\",\"metadata\":{\"resourceVersion\":\"5\"}}",
+            ),
+            (
+                "application/json",
+                b"{\"kind\":\"Table\",\"apiVersion\":\"meta.k8s.io/v1\",\"metadata\":{\"resourceVersion\":\"5\"},\"rows\":[{\"cells\":[\"a\"],\"object\":null}]}",
             ),
             (
                 "application/json",

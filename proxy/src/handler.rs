@@ -245,7 +245,8 @@ impl Handler {
                 cluster: info.cluster.to_owned(),
             })?)
         };
-        let observation = Observation::of(info, cluster.informers(), connection.epoch);
+        let on = (connection.generation, connection.epoch);
+        let observation = Observation::of(info, cluster.informers(), on);
         self.parts.metrics.upstream_request(info.verb.as_str());
         let live = LiveRequest {
             cluster: info.cluster,
@@ -256,7 +257,6 @@ impl Handler {
                 *request.method(),
                 Method::GET | Method::HEAD | Method::OPTIONS
             ),
-            observed: observation.is_some(),
             request_timeout: limits.settings.request_timeout,
             watch_disconnect_grace: limits.settings.watch_disconnect_grace,
         };

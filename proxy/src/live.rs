@@ -49,8 +49,6 @@ pub struct LiveRequest<'a> {
     pub watch: bool,
     /// GET, HEAD or OPTIONS: it changes nothing, so a lost answer is a 503 and not a 504 "outcome unknown".
     pub read_only: bool,
-    /// The answer is read on its way. Those of writes are always.
-    pub observed: bool,
     /// Time until response headers.
     pub request_timeout: Duration,
     /// See `watch`.
@@ -86,7 +84,7 @@ async fn exchange<U: Upstream>(
     let mut headers = forwarded_headers::request(
         &parts.headers,
         Forwarding {
-            plain_answer: live.observed || !live.read_only,
+            plain_answer: !live.read_only,
             upgrade: client_upgrade.is_some(),
         },
     );

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use fleetcache_cache::floor::Floor;
 use fleetcache_cache::gvr::{Gvr, Storage};
 use fleetcache_cache::informers::Informers;
 use fleetcache_cache::store::key;
@@ -12,11 +13,22 @@ use http_body_util::BodyExt;
 use crate::answer::{self, Answer, Deletion};
 use crate::body::Body;
 use crate::query::query_pairs;
-use crate::request_info::{RequestInfo, ResourcePath, Verb};
+use crate::request_info::{RequestInfo, ResourcePath, Verb, is_watch};
 
+mod json_scan;
+mod list;
 mod observed_body;
+mod protobuf_scan;
+mod read_body;
+mod reading;
+mod scan;
+mod seen;
 
+use list::ListReading;
 use observed_body::ObservedBody;
+use read_body::ReadBody;
+use reading::{Of, Reader, Reading};
+use scan::Scan;
 
 /// Subresources whose writes do not change the object: they act on what it stands for, or answer a question.
 const NOT_COUNTED: [&str; 6] = ["attach", "exec", "log", "portforward", "proxy", "token"];
@@ -32,12 +44,15 @@ const REVIEWS: [&str; 2] = ["authentication.k8s.io", "authorization.k8s.io"];
 #[derive(Debug)]
 pub struct Observation {
     informers: Arc<Informers>,
+    generation: u64,
     epoch: u64,
     storage: Storage,
     namespace: String,
     /// `None` where the request names no object, or where what its answer tells is not about it.
     name: Option<String>,
     effect: Effect,
+    /// What has been told of a list by the end of its answer, and of a watch by the end of its initial events.
+    list: Option<ListReading>,
     settled: bool,
 }
 
@@ -45,6 +60,10 @@ pub struct Observation {
 enum Effect {
     /// Reads one object.
     Read,
+    /// Reads a list.
+    List,
+    /// Reads events.
+    Watch,
     /// Changes one object, which the answer tells.
     Write,
     /// Deletes one object.
@@ -54,27 +73,33 @@ enum Effect {
 }
 
 impl Observation {
-    /// What a request may tell, where it may tell something.
-    pub fn of(info: &RequestInfo<'_>, informers: &Arc<Informers>, epoch: u64) -> Option<Self> {
-        let resource = ResourcePath::parse_lenient(info.path())?;
-        let effect = effect(info, &resource)?;
+    /// What a request may tell, where it may tell something, on a connection's generation and epoch.
+    pub fn of(
+        info: &RequestInfo<'_>,
+        informers: &Arc<Informers>,
+        (generation, epoch): (u64, u64),
+    ) -> Option<Self> {
+        let (resource, effect) = resource_and_effect(info)?;
         // A Binding binds a pod.
         let storage = if &*resource.gvr.resource == "bindings" && resource.gvr.group.is_empty() {
             Gvr::new("", "v1", "pods").storage()
         } else {
             resource.gvr.storage()
         };
+        let lists = resource.name.is_none() && effect.is_read();
         Some(Self {
             informers: Arc::clone(informers),
+            generation,
             epoch,
             storage,
+            list: lists.then(|| ListReading::of(resource.namespace.as_deref(), info.query)),
             namespace: resource.namespace.map(String::from).unwrap_or_default(),
             name: resource
                 .name
                 .filter(|_| resource.subresource.is_none())
                 .map(String::from),
             effect,
-            settled: effect == Effect::Read,
+            settled: effect.is_read(),
         })
     }
 
@@ -86,7 +111,9 @@ impl Observation {
     /// Watches the answer on its way to the client.
     pub fn answer(mut self, response: Response<Body>) -> Response<Body> {
         let status = response.status();
-        if self.informers.floor(&self.storage).is_none() {
+        let floor = self.informers.floor(&self.storage);
+        // An informer may start while a watch is open.
+        if floor.is_none() && self.effect != Effect::Watch {
             self.settled = true;
             return response;
         }
@@ -99,9 +126,42 @@ impl Observation {
             return response;
         }
         let (parts, body) = response.into_parts();
+        if self.effect.is_read() {
+            let reader = self.reader(floor, &parts.headers);
+            let body = ReadBody { body, reader };
+            return Response::from_parts(parts, body.boxed_unsync());
+        }
         let content_type = readable_content_type(&parts.headers);
         let body = ObservedBody::new(body, move |read| self.complete(&content_type, read));
         Response::from_parts(parts, body.boxed_unsync())
+    }
+
+    /// What reads the answer to a read while it passes.
+    fn reader(&mut self, floor: Option<Arc<Floor>>, headers: &HeaderMap) -> Reader {
+        let list = self.list.take();
+        let is_watch = self.effect == Effect::Watch;
+        let of = match self.effect {
+            Effect::List => Of::List(list),
+            Effect::Watch => Of::Watch {
+                initial: list,
+                row: None,
+            },
+            Effect::Read | Effect::Write | Effect::Delete | Effect::Unknown => {
+                Of::Object { row: None }
+            }
+        };
+        let content_type = headers.get(CONTENT_TYPE).map(|value| value.as_bytes());
+        let content_type = String::from_utf8_lossy(content_type.unwrap_or_default());
+        let reading = Reading {
+            informers: Arc::clone(&self.informers),
+            on: (self.generation, self.epoch),
+            storage: self.storage.clone(),
+            floor,
+            scan: Scan::of(&content_type, is_watch),
+            of,
+        };
+        let encoding = headers.get(CONTENT_ENCODING).map(|value| value.as_bytes());
+        Reader::new(reading, encoding)
     }
 
     /// An answer other than 2xx.
@@ -149,7 +209,7 @@ impl Observation {
                 let gone = match self.effect {
                     Effect::Delete => deletion != Deletion::Pending,
                     Effect::Write => deletion == Deletion::Finished,
-                    Effect::Read | Effect::Unknown => false,
+                    Effect::Read | Effect::List | Effect::Watch | Effect::Unknown => false,
                 };
                 if gone && !uid.is_empty() {
                     self.informers
@@ -169,7 +229,7 @@ impl Observation {
             }
             Some(Answer::Success { .. }) | None => false,
         };
-        if !told && self.effect != Effect::Read {
+        if !told {
             self.unconfirmed();
         }
         self.settled = true;
@@ -184,12 +244,41 @@ impl Drop for Observation {
     }
 }
 
-fn effect(info: &RequestInfo<'_>, resource: &ResourcePath<'_>) -> Option<Effect> {
-    let subresource = resource.subresource.as_deref();
-    if info.verb == Verb::Get {
-        let of_object = subresource.is_none_or(|subresource| PARTS.contains(&subresource));
-        return (resource.name.is_some() && of_object).then_some(Effect::Read);
+impl Effect {
+    fn is_read(self) -> bool {
+        match self {
+            Self::Read | Self::List | Self::Watch => true,
+            Self::Write | Self::Delete | Self::Unknown => false,
+        }
     }
+}
+
+/// What a request is about and what it does with it, where that counts.
+fn resource_and_effect<'i>(info: &'i RequestInfo<'_>) -> Option<(ResourcePath<'i>, Effect)> {
+    let is_get = matches!(info.verb, Verb::Get | Verb::List | Verb::Watch);
+    if is_get && let Some(resource) = ResourcePath::parse_legacy_watch(info.path()) {
+        return Some((resource, Effect::Watch));
+    }
+    let resource = ResourcePath::parse_lenient(info.path())?;
+    let effect = if is_get {
+        read(info, &resource)?
+    } else {
+        write(info, &resource)?
+    };
+    Some((resource, effect))
+}
+
+fn read(info: &RequestInfo<'_>, resource: &ResourcePath<'_>) -> Option<Effect> {
+    match (&resource.name, resource.subresource.as_deref()) {
+        (Some(_), Some(subresource)) if !PARTS.contains(&subresource) => None,
+        (Some(_), _) => Some(Effect::Read),
+        (None, _) if is_watch(info.query) => Some(Effect::Watch),
+        (None, _) => Some(Effect::List),
+    }
+}
+
+fn write(info: &RequestInfo<'_>, resource: &ResourcePath<'_>) -> Option<Effect> {
+    let subresource = resource.subresource.as_deref();
     let counts = info.verb.is_write()
         && !subresource.is_some_and(|subresource| NOT_COUNTED.contains(&subresource))
         && !REVIEWS.contains(&&*resource.gvr.group);
@@ -245,7 +334,22 @@ mod tests {
             ),
             ("GET", "/api/v1/namespaces/x/pods/p/log", None),
             ("GET", "/apis/ex.io/v1/namespaces/x/vms/v/console", None),
-            ("GET", "/api/v1/pods", None),
+            ("GET", "/api/v1/pods", Some(Effect::List)),
+            ("GET", "/api/v1//pods?watch=0", Some(Effect::List)),
+            ("GET", "/api/v1/pods?watch=1", Some(Effect::Watch)),
+            ("GET", "/api/v1//pods?watch", Some(Effect::Watch)),
+            ("GET", "/api/v1/watch/pods", Some(Effect::Watch)),
+            (
+                "GET",
+                "/api/v1/watch/namespaces/x/pods/p",
+                Some(Effect::Watch),
+            ),
+            (
+                "GET",
+                "/api/v1/namespaces/x/pods/p?watch=1",
+                Some(Effect::Read),
+            ),
+            ("HEAD", "/api/v1/pods", None),
             ("GET", "/version", None),
             ("POST", "/api/v1/namespaces/x/pods", Some(Effect::Write)),
             ("POST", "/api/v1/namespaces/x/pods?dryRun=All", None),
@@ -311,8 +415,7 @@ mod tests {
             let method = Method::from_bytes(method.as_bytes()).unwrap();
             let target = format!("/clusters/a{path}");
             let info = RequestInfo::parse(&method, &target).unwrap();
-            let resource = ResourcePath::parse_lenient(info.path());
-            let told = resource.and_then(|resource| effect(&info, &resource));
+            let told = resource_and_effect(&info).map(|(_, effect)| effect);
             assert_eq!(told, expected, "{method} {path}");
         }
     }

@@ -195,6 +195,25 @@ impl<'a> ResourcePath<'a> {
         }
     }
 
+    /// Reads a path of the old kind of watch, `/api/v1|/apis/g/v /watch …`, as what it watches.
+    pub fn parse_legacy_watch(path: &str) -> Option<ResourcePath<'static>> {
+        let path = percent_decode(path);
+        let mut segments: Vec<&str> = non_empty_segments(&path).collect();
+        let at = match *segments.first()? {
+            "api" => 2,
+            "apis" => 3,
+            _ => return None,
+        };
+        if segments.get(at) != Some(&"watch") {
+            return None;
+        }
+        segments.remove(at);
+        let owned = segments
+            .into_iter()
+            .map(|segment| segment.to_owned().into());
+        ResourcePath::from_segments(owned)
+    }
+
     fn from_segments(mut segments: impl Iterator<Item = Cow<'a, str>>) -> Option<Self> {
         let group = match &*segments.next()? {
             "api" => Cow::Borrowed(""),
@@ -231,7 +250,7 @@ fn non_empty_segments(path: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Absent, `0` and `false` are false, anything else is true, and the first value counts.
-fn is_watch(query: &str) -> bool {
+pub(crate) fn is_watch(query: &str) -> bool {
     query_pairs(query)
         .find(|(key, _)| key == "watch")
         .is_some_and(|(_, value)| value != "0" && !value.eq_ignore_ascii_case("false"))
@@ -312,6 +331,32 @@ mod tests {
             "/API/v1/pods",
         ] {
             assert_eq!(resource(path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_legacy_watch_is_read_as_what_it_watches() {
+        let watched = |path| {
+            let path = ResourcePath::parse_legacy_watch(path)?;
+            let namespace = path.namespace.unwrap_or_default();
+            let name = path.name.unwrap_or_default();
+            Some(format!("{} {namespace} {name}", path.gvr))
+        };
+        for (path, expected) in [
+            ("/api/v1/watch/pods", Some("pods.v1  ")),
+            ("/api/v1/watch/namespaces/a", Some("namespaces.v1  a")),
+            ("/api/v1/watch/namespaces/a/pods/b", Some("pods.v1 a b")),
+            (
+                "/apis/apps/v1//w%61tch/namespaces/a/deployments/",
+                Some("deployments.v1.apps a "),
+            ),
+            ("/api/v1/pods", None),
+            ("/api/v1/namespaces/watch/pods", None),
+            ("/apis/watch/v1/pods", None),
+            ("/api/v1/watch", None),
+            ("/", None),
+        ] {
+            assert_eq!(watched(path).as_deref(), expected, "{path}");
         }
     }
 

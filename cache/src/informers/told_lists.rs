@@ -53,6 +53,12 @@ impl Informers {
         });
     }
 
+    /// A version was told that need not be the one of an event: an informer reaches it when it hears that nothing
+    /// happened before it.
+    pub fn told_version(&self, floor: &Floor, epoch: u64, version: ResourceVersion) {
+        floor.raise(epoch, version);
+    }
+
     /// The informers that read a floor.
     fn of_floor(&self, floor: &Arc<Floor>) -> Vec<Arc<Informer>> {
         let state = self.state.lock();

@@ -2,6 +2,7 @@
 //! holds that write, on the writer's own connection and on any other.
 
 mod odd_writes;
+mod told_live;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

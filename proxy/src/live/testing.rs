@@ -177,7 +177,6 @@ impl Proxy {
                                 *request.method(),
                                 Method::GET | Method::HEAD | Method::OPTIONS
                             ),
-                            observed: false,
                             request_timeout: kind.request_timeout,
                             watch_disconnect_grace: kind.watch_disconnect_grace,
                         };

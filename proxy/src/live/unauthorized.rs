@@ -40,7 +40,6 @@ mod tests {
             long_running,
             watch,
             read_only: true,
-            observed: false,
             request_timeout: Duration::ZERO,
             watch_disconnect_grace: Duration::ZERO,
         };
