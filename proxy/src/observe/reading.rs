@@ -232,3 +232,6 @@ impl Write for Inflated {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;
