@@ -3,6 +3,7 @@
 
 mod odd_writes;
 mod told_live;
+mod versions;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
