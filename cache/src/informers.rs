@@ -357,3 +357,44 @@ impl State {
         found.cloned()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio_util::task::TaskTracker;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn all_versions_and_views_of_a_storage_have_one_floor() {
+        let (stop, mut config) = (CancellationToken::new(), InformersConfig::default());
+        config.resources.clear();
+        let fleet = Fleet::start(config, &TaskTracker::new(), &stop);
+        let (_connections, connected) = watch::channel(None);
+        let informers = Informers::new("a", &fleet, connected, &stop);
+        let floor = |gvr: &Gvr| {
+            informers.note_list(gvr);
+            let Lookup::Informer(informer) = informers.lookup(gvr) else {
+                panic!("no informer of {gvr}");
+            };
+            Arc::clone(informer.floor())
+        };
+        for (one, other, expected) in [
+            (("ex.io", "v1", "things"), ("ex.io", "v2", "things"), true),
+            (
+                ("", "v1", "events"),
+                ("events.k8s.io", "v1", "events"),
+                true,
+            ),
+            (("ex.io", "v1", "things"), ("ex.org", "v1", "things"), false),
+            (("ex.io", "v1", "things"), ("ex.io", "v1", "widgets"), false),
+        ] {
+            let (one, other) = (
+                Gvr::new(one.0, one.1, one.2),
+                Gvr::new(other.0, other.1, other.2),
+            );
+            let shared = Arc::ptr_eq(&floor(&one), &floor(&other));
+            assert_eq!(shared, expected, "{one} {other}");
+        }
+        stop.cancel();
+    }
+}

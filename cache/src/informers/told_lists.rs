@@ -38,6 +38,7 @@ impl Informers {
         };
         let list = Arc::new(PendingList::new(list));
         if !floor.told_list(epoch, &list) {
+            self.told_version(floor, epoch, list.list().resource_version);
             return;
         }
         let (informers, floor) = (Arc::clone(self), Arc::clone(floor));
@@ -45,8 +46,11 @@ impl Informers {
             let stopped = informer.stopped().clone();
             let looking = shown_by(&informer, generation, list.list());
             let found = stopped.run_until_cancelled(looking).await.flatten();
-            let at = found.unwrap_or(list.list().resource_version);
-            floor.list_shown(epoch, &list, at);
+            let own = list.list().resource_version;
+            floor.list_shown(epoch, &list, found.unwrap_or(own));
+            if found.is_none() {
+                informers.told_version(&floor, epoch, own);
+            }
             for informer in informers.of_floor(&floor) {
                 informer.wake_readers();
             }

@@ -17,15 +17,21 @@ struct Views {
     collections: [String; 2],
     /// An object of the first view.
     object: Value,
-    /// Another one, that takes an informer its time.
-    large: String,
+    /// The collection of another one elsewhere, that takes an informer its time.
+    elsewhere: String,
 }
 
 impl Views {
     /// Live by one view, then from memory by the other.
     async fn check(&self) {
-        let large = large(&self.object);
-        let created = self.direct.create(&self.collections[0], &large).await;
+        let mut large = self.object.clone();
+        large["metadata"]["name"] = "large".into();
+        if large["involvedObject"].is_object() {
+            // An Event is where its object is.
+            let namespace = self.elsewhere.split('/').rev().nth(1).unwrap();
+            large["involvedObject"]["namespace"] = namespace.into();
+        }
+        let created = self.direct.create(&self.elsewhere, &large).await;
         created.unwrap().ok().unwrap();
         for path in &self.collections {
             warm(&self.proxied, path).await;
@@ -34,17 +40,24 @@ impl Views {
         for round in 0..rounds() / 10 {
             let told = &self.collections[round % 2];
             let read = &self.collections[(round + 1) % 2];
-            self.delay_the_informers(round).await;
             let created = self.direct.create(&self.collections[0], &self.object).await;
-            let created = created.unwrap().ok().unwrap().json().unwrap();
+            created.unwrap().ok().unwrap();
             self.tell(told).await;
-            let answer = self.proxied.get(&format!("{read}/c")).await.unwrap();
-            (reads, hits) = (reads + 1, hits + usize::from(answer.is_hit()));
-            let seen = answer.ok().unwrap().json().unwrap();
-            assert!(version(&seen) >= version(&created), "{read} after {told}");
+            // From memory, as soon as it is there.
+            warm(&self.proxied, &format!("{read}/c")).await;
 
             self.delay_the_informers(round).await;
             let path = format!("{}/c", self.collections[0]);
+            let patch = json!({"metadata": {"labels": {"round": round.to_string()}}});
+            let patched = self.direct.patch(&path, &patch).await;
+            let patched = patched.unwrap().ok().unwrap().json().unwrap();
+            self.tell(&format!("{told}/c")).await;
+            let answer = self.proxied.get(&format!("{read}/c")).await.unwrap();
+            (reads, hits) = (reads + 1, hits + usize::from(answer.is_hit()));
+            let seen = answer.ok().unwrap().json().unwrap();
+            assert!(version(&seen) >= version(&patched), "{read} after {told}");
+
+            self.delay_the_informers(round).await;
             self.direct.delete(&path).await.unwrap().ok().unwrap();
             self.tell(told).await;
             let answer = self.proxied.get(read).await.unwrap();
@@ -67,27 +80,22 @@ impl Views {
     }
 
     async fn delay_the_informers(&self, round: usize) {
-        let large = format!("{round:07}").repeat(30_000);
-        let patch = json!({"metadata": {"annotations": {"large": large}}});
-        let patched = self.direct.patch(&self.large, &patch).await;
+        // An event of the core group may say as much, and an object without a schema anything.
+        let patch = json!({"message": format!("{round:07}").repeat(100_000)});
+        let large = format!("{}/large", self.elsewhere);
+        let patched = self.direct.patch(&large, &patch).await;
         patched.unwrap().ok().unwrap();
     }
 
-    async fn tell(&self, collection: &str) {
+    async fn tell(&self, path: &str) {
         let headers = [
             ("accept", "application/json"),
             ("cache-control", "no-store"),
         ];
-        let live = self.proxied.get_with(collection, &headers).await.unwrap();
+        let live = self.proxied.get_with(path, &headers).await.unwrap();
         assert!(!live.is_hit(), "{}", live.cache_status());
         live.ok().unwrap();
     }
-}
-
-fn large(object: &Value) -> Value {
-    let mut large = object.clone();
-    large["metadata"]["name"] = "large".into();
-    large
 }
 
 #[tokio::test]
@@ -110,12 +118,13 @@ async fn both_groups_of_events() {
     .await
     .unwrap();
     let namespace = pair.cluster.namespace("events").await.unwrap();
+    let elsewhere = pair.cluster.namespace("large").await.unwrap();
     let collections = ["/api/v1", "/apis/events.k8s.io/v1"]
         .map(|group| format!("{group}/namespaces/{namespace}/events"));
     let views = Views {
         direct: pair.cluster.client().unwrap(),
         proxied,
-        large: format!("{}/large", collections[0]),
+        elsewhere: format!("/api/v1/namespaces/{elsewhere}/events"),
         collections,
         object: json!({
             "apiVersion": "v1", "kind": "Event", "metadata": {"name": "c"}, "reason": "r", "type": "Normal",
@@ -165,12 +174,13 @@ async fn both_versions_of_a_custom_resource() {
     let direct = pair.cluster.client().unwrap();
     let group = define(&pair.cluster, &direct).await;
     let namespace = pair.cluster.namespace("versions").await.unwrap();
+    let elsewhere = pair.cluster.namespace("large").await.unwrap();
     let collections = ["v1", "v2"]
         .map(|version| format!("/apis/{group}/{version}/namespaces/{namespace}/things"));
     let views = Views {
         direct,
         proxied: pair.proxied.clone(),
-        large: format!("{}/large", collections[0]),
+        elsewhere: format!("/apis/{group}/v1/namespaces/{elsewhere}/things"),
         collections,
         object: json!({"apiVersion": format!("{group}/v1"), "kind": "Thing", "metadata": {"name": "c"}}),
     };
