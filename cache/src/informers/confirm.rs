@@ -45,17 +45,11 @@ impl Informers {
         }
     }
 
-    /// The floor of a storage was raised to a version that may be no event of its kinds (a LIST's, a confirmation's): its
-    /// informers are brought there in the background, so that reads come from memory again within a second or two rather
-    /// than with the next bookmark. Costs one short watch for each informer that is below and does not get there by itself;
-    /// calls for a floor that is being caught up with, or was in vain, cost nothing. Raise the floor first.
-    pub fn catch_up(&self, storage: &Storage) {
-        if let Some(floor) = self.floor(storage) {
-            self.catch_up_with(&floor);
-        }
-    }
-
-    fn catch_up_with(&self, floor: &Arc<Floor>) {
+    /// A floor was raised to a version that may be no event of its kinds (a LIST's, a confirmation's): its informers are
+    /// brought there in the background, so that reads come from memory again within a second or two rather than with the
+    /// next bookmark. Costs one short watch for each informer that is below and does not get there by itself; calls for a
+    /// floor that is being caught up with, or was in vain, cost nothing. Raise the floor first.
+    pub(super) fn catch_up(&self, floor: &Arc<Floor>) {
         for informer in self.state.lock().informers.values() {
             if Arc::ptr_eq(informer.floor(), floor) {
                 informer.catch_up();
@@ -76,7 +70,7 @@ impl Informers {
         while let Some(waiting) = floor.to_confirm(epoch) {
             let now = self.latest_version(floor, epoch).await?;
             floor.confirmed(epoch, waiting, now);
-            self.catch_up_with(floor);
+            self.catch_up(floor);
         }
         Some(())
     }
@@ -91,7 +85,7 @@ impl Informers {
             let asked = Instant::now();
             let now = self.latest_version(floor, epoch).await?;
             floor.gone_checked(epoch, asked, now);
-            self.catch_up_with(floor);
+            self.catch_up(floor);
         }
     }
 

@@ -57,10 +57,11 @@ impl Informers {
         });
     }
 
-    /// A version was told that need not be the one of an event: an informer reaches it when it hears that nothing
-    /// happened before it.
-    pub fn told_version(&self, floor: &Floor, epoch: u64, version: ResourceVersion) {
+    /// A version was told that need not be the one of an event: the informers are brought there, since a quiet kind's
+    /// would hear only with the next bookmark that nothing happened before it.
+    pub fn told_version(&self, floor: &Arc<Floor>, epoch: u64, version: ResourceVersion) {
         floor.raise(epoch, version);
+        self.catch_up(floor);
     }
 
     /// The informers that read a floor.
