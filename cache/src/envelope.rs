@@ -1,4 +1,5 @@
-//! What stands around the objects: the list's own bytes, and the type that an object carries outside a list.
+//! What stands around the objects: the list's own bytes, and the type that an object carries outside a list; and which of
+//! their fields may be selected by.
 //!
 //! Built-in kinds are written in the order of Go's structs (`kind`, `apiVersion`, `metadata`, `items`) and their items
 //! carry no type; custom resources are written in alphabetical order and their items do. The form is learned from a
@@ -9,6 +10,7 @@ use bytes::Bytes;
 use http::header::WARNING;
 use http::{HeaderMap, HeaderValue};
 
+use crate::fields::Fields;
 use crate::object::ListHead;
 use crate::resource_version::ResourceVersion;
 
@@ -48,6 +50,7 @@ pub struct Envelope {
     /// their type themselves.
     object_prefix: Bytes,
     warnings: Vec<HeaderValue>,
+    fields: Fields,
 }
 
 /// What a `LIST limit=1` told.
@@ -89,6 +92,7 @@ impl Envelope {
             api_version: list.api_version.into_owned(),
             object_prefix: object_prefix.into(),
             warnings: Vec::new(),
+            fields: Fields::default(),
         };
 
         let items = list.items.as_deref().ok_or(EnvelopeError::UnknownForm)?;
@@ -135,6 +139,17 @@ impl Envelope {
     /// The `Warning` headers of every answer about this kind: it is deprecated.
     pub fn warnings(&self) -> &[HeaderValue] {
         &self.warnings
+    }
+
+    /// The same bytes around objects with these fields; without, they are known by their name alone.
+    #[must_use]
+    pub fn with_fields(self, fields: Fields) -> Self {
+        Self { fields, ..self }
+    }
+
+    /// The fields that may be selected by.
+    pub fn fields(&self) -> &Fields {
+        &self.fields
     }
 
     /// The bytes before and after the items of a whole list at a version.

@@ -25,6 +25,7 @@ pub mod envelope;
 mod error_chain;
 pub mod eviction;
 pub mod exec_plugin;
+pub mod fields;
 pub mod floor;
 pub mod frame;
 pub mod gvr;

@@ -23,6 +23,7 @@ use crate::backoff::Backoff;
 use crate::connection::{Connection, InformerShard, next_connection};
 use crate::envelope::Envelope;
 use crate::error_chain::error_chain;
+use crate::fields::Fields;
 use crate::informer::Informer;
 use crate::informers::{Refusal, Settings};
 use crate::resource_version::ResourceVersion;
@@ -30,6 +31,7 @@ use crate::store::Store;
 
 mod attestation;
 mod error;
+mod fields;
 mod follow;
 mod list;
 mod probe;
@@ -64,10 +66,12 @@ pub(crate) struct Reflector {
 }
 
 /// What is known of the kind once it was learned.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Kind {
     namespaced: bool,
     envelope: Option<Arc<Envelope>>,
+    /// How it is called, as long as OpenAPI does not tell of it and its fields are unknown.
+    untold: Option<String>,
     /// What `/version` said then: another version of the server may write the same objects in other bytes.
     server_version: Bytes,
 }
@@ -191,7 +195,8 @@ impl Reflector {
         tokio::time::sleep(self.backoff.next_pause()).await;
     }
 
-    /// Which kind it is, whether it can be listed and watched, how its lists are written, and how many objects it has.
+    /// Which kind it is, whether it can be listed and watched, how its lists are written, how many objects it has, and
+    /// which of their fields may be selected by.
     async fn learn(
         &mut self,
         connection: &Connection,
@@ -209,9 +214,16 @@ impl Reflector {
         {
             return Err(ReflectorError::Refused(Refusal::TooManyObjects));
         }
+        let fields = self
+            .learn_fields(connection, shard, &learned.envelope, &resource)
+            .await?;
+        let untold = fields.is_none().then_some(resource.kind);
+        let known = fields.unwrap_or_else(|| Fields::custom(&[], resource.namespaced));
+        let envelope = learned.envelope.with_warnings(&headers, &other);
         self.kind = Kind {
             namespaced: resource.namespaced,
-            envelope: Some(Arc::new(learned.envelope.with_warnings(&headers, &other))),
+            envelope: Some(Arc::new(envelope.with_fields(known))),
+            untold,
             server_version: requests::server_version(connection, shard).await?,
         };
         Ok(State::List { from })

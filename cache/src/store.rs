@@ -11,6 +11,7 @@ use bytes::Bytes;
 use imbl::OrdMap;
 
 use crate::envelope::Envelope;
+use crate::fields::{Fields, Values};
 use crate::object::ObjectMeta;
 use crate::resource_version::ResourceVersion;
 
@@ -35,6 +36,8 @@ pub struct Element {
     pub item: Bytes,
     /// Where its labels stand in `item`; empty where it has none.
     labels: Range<u32>,
+    /// The values of its kind's own fields; `None` where they cannot be told.
+    values: Option<Values>,
 }
 
 /// The key of an object: `namespace/name`, or the name alone.
@@ -61,7 +64,22 @@ impl Element {
             resource_version: ResourceVersion::parse(&meta.resource_version)?,
             item,
             labels,
+            values: Some(Values::default()),
         })
+    }
+
+    /// With the values of its kind's own fields, read from the object's bytes.
+    #[must_use]
+    pub fn with_values(self, fields: &Fields, object: &[u8]) -> Self {
+        Self {
+            values: fields.read(object),
+            ..self
+        }
+    }
+
+    /// The value of one of its kind's own fields, by its number.
+    pub(crate) fn value(&self, field: usize) -> &str {
+        self.values.as_ref().map_or("", |values| values.get(field))
     }
 
     /// Its labels.
@@ -71,7 +89,8 @@ impl Element {
     }
 
     fn bytes(&self) -> usize {
-        self.item.len() + self.key.len() + self.uid.len() + ELEMENT_OVERHEAD
+        let values = self.values.as_ref().map_or(0, Values::bytes);
+        self.item.len() + self.key.len() + self.uid.len() + values + ELEMENT_OVERHEAD
     }
 }
 
@@ -98,6 +117,8 @@ pub enum Event {
 pub struct Store {
     objects: OrdMap<Arc<str>, Arc<Element>>,
     bytes: usize,
+    /// Objects whose values cannot be told.
+    unreadable: usize,
     resource_version: ResourceVersion,
     last_event: ResourceVersion,
 }
@@ -137,11 +158,13 @@ impl Store {
 
     fn insert(&mut self, element: Element) {
         self.bytes += element.bytes();
+        self.unreadable += usize::from(element.values.is_none());
         if let Some(old) = self
             .objects
             .insert(Arc::clone(&element.key), Arc::new(element))
         {
             self.bytes -= old.bytes();
+            self.unreadable -= usize::from(old.values.is_none());
         }
     }
 
@@ -154,6 +177,7 @@ impl Store {
     pub fn unstage(&mut self, key: &str) {
         if let Some(gone) = self.objects.remove(key) {
             self.bytes -= gone.bytes();
+            self.unreadable -= usize::from(gone.values.is_none());
         }
     }
 
@@ -187,6 +211,7 @@ impl Store {
         Arc::new(Snapshot {
             objects: self.objects.clone(),
             bytes: self.bytes,
+            unreadable: self.unreadable,
             resource_version: self.resource_version,
             last_event: self.last_event,
             envelope: Arc::clone(envelope),
@@ -217,7 +242,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::selector::Selector;
+    use crate::selector::BoundSelector;
 
     fn envelope() -> Arc<Envelope> {
         let body = "{\"kind\":\"PodList\",\"apiVersion\":\"v1\",\"metadata\":{\"resourceVersion\":\"5\"},\"items\":[]}\n";
@@ -231,11 +256,12 @@ mod tests {
             resource_version: ResourceVersion::from_number(rv),
             item: format!(r#"{{"metadata":{{"name":"{name}","namespace":"{namespace}"}}}}"#).into(),
             labels: 0..0,
+            values: Some(Values::default()),
         }
     }
 
     fn list(snapshot: &Snapshot, namespace: Option<&str>) -> String {
-        let all = Selector::default();
+        let all = BoundSelector::default();
         let body = snapshot.list(namespace, &all, None);
         // Few objects are looked at in one go.
         let body = body.now_or_never().unwrap().unwrap();

@@ -134,12 +134,15 @@ impl ToldList {
     }
 
     async fn is_same_as(&self, snapshot: &Snapshot) -> bool {
+        let Some(selector) = snapshot.bind(&self.selector) else {
+            return false;
+        };
         let mut held = self.pairs.none();
         for (looked_at, element) in snapshot.between(&self.keys).enumerate() {
             if looked_at % LOOKED_AT == LOOKED_AT - 1 {
                 tokio::task::yield_now().await;
             }
-            if !self.selector.is_empty() && !self.selector.matches(element) {
+            if !selector.is_empty() && !selector.matches(element) {
                 continue;
             }
             if held.count == self.pairs.count {

@@ -23,7 +23,7 @@ const TURN_BYTES: usize = 256 << 10;
 /// Answers from a snapshot, or says why it cannot.
 ///
 /// # Errors
-/// The name is not held, the list is longer than its limit, or it is empty and its kind perhaps gone.
+/// The name is not held, the list is longer than its limit, the kind has no such field, or it is empty and perhaps gone.
 pub async fn answer(
     resource: &ResourcePath<'_>,
     read: &CachedRead,
@@ -45,12 +45,13 @@ pub async fn answer(
         }
         None if snapshot.may_be_removed() => return Err(LiveReason::Empty),
         None => {
+            let selector = snapshot.bind(&read.selector).ok_or(LiveReason::Selector)?;
             // With a selector the server does not look past a full page, and says that there may be more.
-            let short = u64::from(!read.selector.is_empty());
+            let short = u64::from(!selector.is_empty());
             let most = read
                 .limit
                 .map(|limit| usize::try_from(limit - short).unwrap_or(usize::MAX));
-            let list = snapshot.list(namespace, &read.selector, most).await;
+            let list = snapshot.list(namespace, &selector, most).await;
             let list = list.ok_or(LiveReason::Limit)?;
             if read.pretty {
                 indented(list)

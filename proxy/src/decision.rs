@@ -263,9 +263,7 @@ fn options(info: &RequestInfo<'_>) -> Result<CachedRead, LiveReason> {
             "continue" if !value.is_empty() => return Err(LiveReason::Continue),
             "labelSelector" if list => drop(labels.get_or_insert(value)),
             "fieldSelector" if list => drop(fields.get_or_insert(value)),
-            "labelSelector" | "fieldSelector" | "shardSelector" if !value.is_empty() => {
-                return Err(LiveReason::Selector);
-            }
+            "shardSelector" if !value.is_empty() => return Err(LiveReason::Selector),
             "timeout" if !is_plain_duration(&value) => return Err(LiveReason::Options),
             // Of a named object the server takes none of these; of a list, each needs its own judgement.
             "sendInitialEvents" | "allowWatchBookmarks" => return Err(LiveReason::Options),

@@ -64,10 +64,7 @@ async fn from_informer(
     read: &CachedRead,
 ) -> Result<Response<Body>, LiveReason> {
     let informer = decision::informer(cluster.informers().lookup(&resource.gvr))?;
-    let (on, scope) = (
-        (connection.generation, connection.epoch),
-        scope(resource, read),
-    );
+    let (on, scope) = ((connection.generation, connection.epoch), scope(resource));
     let snapshot = match read.freshness {
         Freshness::Any => informer.read_any(on, scope)?,
         Freshness::Latest => informer.read_latest(on, scope).await?,
@@ -96,9 +93,7 @@ pub async fn last_known(
     let lost = cluster.lost()?;
     let informer = decision::informer(cluster.informers().lookup(&resource.gvr)).ok()?;
     // The floor is not asked: what was told since the informer was last right cannot be had now.
-    let snapshot = informer
-        .read_last_known(lost.epoch, scope(resource, &read))
-        .ok()?;
+    let snapshot = informer.read_last_known(lost.epoch, scope(resource)).ok()?;
     let snapshot = match read.freshness {
         Freshness::Any | Freshness::Latest => snapshot,
         Freshness::NotOlderThan(version) => not_older(snapshot, version).ok()?,
@@ -112,10 +107,9 @@ pub async fn last_known(
     Some(response)
 }
 
-fn scope(resource: &ResourcePath<'_>, read: &CachedRead) -> Scope {
+fn scope(resource: &ResourcePath<'_>) -> Scope {
     Scope {
-        // Not every cluster-scoped kind can be asked for a namespace.
-        namespace: resource.namespace.is_some() || read.selector.names_namespace(),
+        namespace: resource.namespace.is_some(),
         name: resource.name.is_some(),
     }
 }

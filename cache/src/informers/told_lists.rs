@@ -16,7 +16,8 @@ const SHOWN_WITHIN: Duration = Duration::from_secs(5);
 
 impl Informers {
     /// A list was told on a connection's (generation, epoch). Readers need its version, unless an informer is found to
-    /// hold the same objects.
+    /// hold the same objects. Of a selector that only the server can judge it tells nothing here: its objects may be those
+    /// that are held, and its version would keep a quiet kind from memory.
     pub fn told_list(
         self: &Arc<Self>,
         floor: &Arc<Floor>,
@@ -24,6 +25,10 @@ impl Informers {
         list: ToldList,
     ) {
         let mut informers = self.of_floor(floor);
+        informers.retain(|informer| {
+            let held = informer.publications().newest(generation);
+            held.is_none_or(|held| held.bind(&list.selector).is_some())
+        });
         for informer in &informers {
             let held = informer.publications().newest(generation);
             // Short ones are compared at once.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use tokio::time::Instant;
 
+use super::fields::Confirmation;
 use super::probe::Probe;
 use super::protocol::WatchEvent;
 use super::requests;
@@ -72,6 +73,8 @@ impl Reflector {
         let mut floor_checks = tokio::time::interval(FLOOR_CHECK);
         let mut below_at = None;
         let mut probe = Probe::new(self, connection, shard)?;
+        let mut confirmation = Box::pin(self.confirm_fields(connection, shard));
+        let mut fields_confirmed = false;
         loop {
             probe.start_due(&self.store);
             let said = tokio::select! {
@@ -83,6 +86,18 @@ impl Reflector {
                         return Ok(self.ended(ends));
                     }
                     probe.take(found, &self.store)?;
+                    None
+                }
+                confirmed = &mut confirmation, if !fields_confirmed => {
+                    fields_confirmed = true;
+                    match confirmed? {
+                        Confirmation::Accepted => {}
+                        Confirmation::Refused => self.drop_fields(connection)?,
+                        Confirmation::More => {
+                            self.informer.suspend();
+                            return Ok(State::Learn { from: Some(self.store.resource_version()) });
+                        }
+                    }
                     None
                 }
                 () = tokio::time::sleep_until(ends + WATCH_OVERDUE) => return Err(ReflectorError::Overdue),
@@ -205,7 +220,7 @@ impl Reflector {
     }
 
     /// Gives readers what is held now.
-    fn publish(&self, connection: &Connection) -> Result<(), ReflectorError> {
+    pub(super) fn publish(&self, connection: &Connection) -> Result<(), ReflectorError> {
         let snapshot = self.store.snapshot(self.envelope()?);
         let on = (connection.generation, connection.epoch);
         self.informer.publish(on, self.kind.namespaced, snapshot);

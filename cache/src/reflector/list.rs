@@ -170,8 +170,9 @@ impl Page {
         let element = |item: &&RawValue| {
             let item = item.get().as_bytes();
             let head = ObjectHead::parse(item).map_err(ReflectorError::BadBytes)?;
-            Element::new(&head.metadata, item, envelope.item_from_list(item)?)
-                .ok_or(ReflectorError::NoResourceVersion)
+            let element = Element::new(&head.metadata, item, envelope.item_from_list(item)?)
+                .ok_or(ReflectorError::NoResourceVersion)?;
+            Ok::<_, ReflectorError>(element.with_values(envelope.fields(), item))
         };
         Ok(Self {
             elements: page

@@ -35,9 +35,10 @@ pub(crate) fn event(envelope: &Envelope, line: &[u8]) -> Result<WatchEvent, Refl
         .ok_or(ReflectorError::NoResourceVersion)?;
     Ok(match &*frame.event_type {
         "ADDED" | "MODIFIED" => {
-            let element = Element::new(&head.metadata, object, envelope.item_from_object(object)?);
+            let element = Element::new(&head.metadata, object, envelope.item_from_object(object)?)
+                .ok_or(ReflectorError::NoResourceVersion)?;
             WatchEvent::Change(Event::Applied(
-                element.ok_or(ReflectorError::NoResourceVersion)?,
+                element.with_values(envelope.fields(), object),
             ))
         }
         "DELETED" => WatchEvent::Change(Event::Deleted {

@@ -9,7 +9,7 @@ use imbl::OrdMap;
 use super::Element;
 use crate::envelope::Envelope;
 use crate::resource_version::ResourceVersion;
-use crate::selector::Selector;
+use crate::selector::{BoundSelector, Selector};
 
 /// Chunks of a LIST are about this long: large enough that TLS records and HTTP frames are full, small enough that a
 /// slow reader pins little.
@@ -23,6 +23,8 @@ const STEP: usize = 256;
 pub struct Snapshot {
     pub(super) objects: OrdMap<Arc<str>, Arc<Element>>,
     pub(super) bytes: usize,
+    /// Objects whose fields' values cannot be told.
+    pub(super) unreadable: usize,
     /// The version through which it is complete (C).
     pub resource_version: ResourceVersion,
     /// The version of the last change in it; bookmarks do not count.
@@ -80,6 +82,12 @@ impl Snapshot {
         self.envelope.warnings()
     }
 
+    /// A selector as this kind understands it; `None` where only the server can judge it.
+    pub fn bind(&self, selector: &Selector) -> Option<BoundSelector> {
+        let bound = selector.bind(self.envelope.fields())?;
+        (self.unreadable == 0 || !bound.reads_values()).then_some(bound)
+    }
+
     /// The pieces of a GET's body.
     pub fn object(&self, element: &Element) -> [Bytes; 3] {
         self.envelope.object_from_item(&element.item)
@@ -89,7 +97,7 @@ impl Snapshot {
     pub async fn list(
         &self,
         namespace: Option<&str>,
-        selector: &Selector,
+        selector: &BoundSelector,
         most: Option<usize>,
     ) -> Option<ListBody> {
         let (head, tail) = self.envelope.around_list(self.resource_version);
@@ -191,6 +199,7 @@ mod tests {
             ("odd=1", Some(49_999), None),
         ] {
             let selector = Selector::parse(labels, "").unwrap();
+            let selector = snapshot.bind(&selector).unwrap();
             let (list, turns) = turns_during(snapshot.list(None, &selector, most)).await;
             assert_eq!(list.map(|list| list.items.len()), expected, "{labels}");
             assert!(turns >= 100_000 / STEP - 1, "{turns} turns, {labels}");

@@ -78,7 +78,7 @@ const LABELS: [(&str, bool); 66] = [
     ("app=\u{fc}", false),
 ];
 
-const FIELDS: [(&str, bool); 17] = [
+const FIELDS: [(&str, bool); 19] = [
     ("metadata.name=a", true),
     ("metadata.name==a", true),
     ("metadata.name!=a", true),
@@ -93,7 +93,9 @@ const FIELDS: [(&str, bool); 17] = [
     ("metadata.name= a", true),
     ("metadata.name =a", false),
     ("metadata.name", false),
-    ("metadata.name=a\\,b", false),
+    ("metadata.name=a\\,b", true),
+    ("metadata.name!=a\\=b\\\\,", true),
+    ("metadata.name=a\\b", false),
     ("metadata.name=a=b", false),
     ("spec.x=1", false),
 ];
