@@ -83,6 +83,8 @@ pub struct SimConfig {
     pub history_limit: usize,
     /// What `/version` says.
     pub git_version: String,
+    /// The fields of custom resources that OpenAPI lists as selectable. None of them is: it is behind the definitions.
+    pub listed_fields: Vec<String>,
     /// The streams that a client may have open on one HTTP/2 connection.
     pub max_streams: u32,
     /// The data, if it is that of another cluster: the same cluster at a new address, or behind a new CA.
@@ -113,6 +115,7 @@ impl SimConfig {
             fresh_wait: Duration::from_secs(3),
             history_limit: 10_000,
             git_version: "v1.36.3".to_owned(),
+            listed_fields: Vec::new(),
             max_streams: 100,
             store: None,
         }
@@ -138,6 +141,7 @@ impl SimCluster {
             bookmark_interval: config.bookmark_interval,
             fresh_wait: config.fresh_wait,
             git_version: config.git_version,
+            listed_fields: config.listed_fields,
         });
         let (tasks, stop, wires) = (
             TaskTracker::new(),

@@ -228,7 +228,7 @@ pub(super) fn version(git_version: &str) -> Vec<u8> {
 
 /// The answer to `/openapi/v3…`. `kubectl create` and `apply` only look whether a PATCH of the kind takes
 /// `fieldValidation`; there are no schemas, so that `kubectl explain` finds nothing.
-pub(super) fn openapi(path: &str) -> Option<Vec<u8>> {
+pub(super) fn openapi(path: &str, listed_fields: &[String]) -> Option<Vec<u8>> {
     let rest = path.strip_prefix("/openapi/v3")?;
     let paths = |group: &str| {
         if group.is_empty() {
@@ -261,7 +261,23 @@ pub(super) fn openapi(path: &str) -> Option<Vec<u8>> {
         (path, json!({"patch": {"parameters": [parameter], "x-kubernetes-group-version-kind": kind}}))
     });
     let patches: serde_json::Map<String, Value> = patches.collect();
+    let schemas = RESOURCES
+        .iter()
+        .filter(|resource| resource.group == group)
+        .map(|resource| {
+            let kind = json!({"group": group, "version": resource.version, "kind": resource.kind});
+            let mut schema = json!({"type": "object", "x-kubernetes-group-version-kind": [kind]});
+            if resource.custom && !listed_fields.is_empty() {
+                let fields = listed_fields
+                    .iter()
+                    .map(|field| json!({"fieldPath": field}));
+                schema["x-kubernetes-selectable-fields"] = fields.collect();
+            }
+            (resource.kind.to_owned(), schema)
+        });
+    let schemas: serde_json::Map<String, Value> = schemas.collect();
+    let info = json!({"title": "simulated", "version": "v1"});
     Some(json::encode(
-        &json!({"openapi": "3.0.0", "info": {"title": "simulated", "version": "v1"}, "paths": patches}),
+        &json!({"openapi": "3.0.0", "info": info, "paths": patches, "components": {"schemas": schemas}}),
     ))
 }

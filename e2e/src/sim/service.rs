@@ -43,6 +43,7 @@ pub(super) struct Service {
     pub(super) bookmark_interval: Duration,
     pub(super) fresh_wait: Duration,
     pub(super) git_version: String,
+    pub(super) listed_fields: Vec<String>,
 }
 
 impl Service {
@@ -195,7 +196,8 @@ impl Service {
         if let Some(answer) = discovery::answer(path, accept) {
             return Ok(discovered(path, accept, answer));
         }
-        let openapi = discovery::openapi(path).ok_or_else(Status::no_such_page)?;
+        let openapi =
+            discovery::openapi(path, &self.listed_fields).ok_or_else(Status::no_such_page)?;
         Ok(body::json(openapi))
     }
 }

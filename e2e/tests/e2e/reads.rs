@@ -2,6 +2,7 @@
 
 mod answers;
 mod clients;
+mod fields;
 mod odd;
 mod pretty;
 mod selectors;
@@ -19,11 +20,21 @@ use crate::pair::{Comparable, Pair, compare, connect, warm};
 /// Asks both sides until they agree, so that writes of other tests to the shared cluster cannot make them differ: the
 /// server is asked before and after the proxy, and only counts when it said the same twice.
 async fn check_with(pair: &Pair, path: &str, headers: &[(&str, &str)], must_hit: bool) -> Answer {
+    check_between(&pair.direct, &pair.proxied, path, headers, must_hit).await
+}
+
+async fn check_between(
+    direct: &Client,
+    proxied: &Client,
+    path: &str,
+    headers: &[(&str, &str)],
+    must_hit: bool,
+) -> Answer {
     let what = format!("{path} {headers:?} to be the same through the proxy");
     wait_for(&what, Duration::from_secs(20), async || {
-        let before = Comparable::from(&pair.direct.get_with(path, headers).await?);
-        let proxied = pair.proxied.get_with(path, headers).await?;
-        let after = Comparable::from(&pair.direct.get_with(path, headers).await?);
+        let before = Comparable::from(&direct.get_with(path, headers).await?);
+        let proxied = proxied.get_with(path, headers).await?;
+        let after = Comparable::from(&direct.get_with(path, headers).await?);
         anyhow::ensure!(before == after, "the cluster does not hold still");
         compare(&before, &Comparable::from(&proxied)).map_err(anyhow::Error::msg)?;
         anyhow::ensure!(

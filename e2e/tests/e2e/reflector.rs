@@ -1,5 +1,7 @@
 //! What an informer does when its server does not do as it should. The clusters are simulated, so that they can be made to.
 
+mod fields;
+
 use std::time::Duration;
 
 use base64::Engine as _;
