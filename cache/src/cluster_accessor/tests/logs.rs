@@ -1,12 +1,13 @@
 //! What operators read.
 
 use std::fmt::{Debug, Write};
+use std::sync::LazyLock;
 
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tracing::field::{Field, Visit};
 use tracing::subscriber::DefaultGuard;
-use tracing::{Event, Level, Metadata, Subscriber, span};
+use tracing::{Dispatch, Event, Level, Metadata, Subscriber, span};
 
 use super::*;
 
@@ -16,6 +17,10 @@ struct Lines(Arc<Mutex<Vec<String>>>);
 
 impl Lines {
     fn here() -> (Self, DefaultGuard) {
+        // While a process has but one subscriber, tracing asks the thread that comes by an event first whether it is
+        // wanted, for good and for all: that may be the thread of another test, which listens to nothing.
+        static SECOND: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(Lines::default()));
+        LazyLock::force(&SECOND);
         let lines = Self::default();
         let guard = tracing::subscriber::set_default(lines.clone());
         (lines, guard)
