@@ -21,6 +21,7 @@ use self::owner::Owner;
 use self::view::View;
 use crate::cluster_config::ClusterConfig;
 use crate::connection::Connection;
+use crate::documents::{Documents, keep_fetched};
 use crate::eviction::Fleet;
 use crate::informers::Informers;
 
@@ -105,7 +106,7 @@ pub struct ClusterStatus {
     pub consecutive_failures: u32,
 }
 
-/// One cluster: its connection if there is one, and its informers.
+/// One cluster: its connection if there is one, its informers and its documents.
 ///
 /// The owner task connects, probes and disconnects; all others only read what it publishes.
 #[derive(Debug)]
@@ -118,6 +119,7 @@ pub struct ClusterAccessor {
     demand: Arc<Notify>,
     waiters: Semaphore,
     informers: Arc<Informers>,
+    documents: Arc<Documents>,
     removed: CancellationToken,
 }
 
@@ -133,17 +135,35 @@ impl ClusterAccessor {
         let (view_tx, view) = watch::channel(View::pending(&config));
         let demand = Arc::new(Notify::new());
         let removed = shutdown.child_token();
+        let documents = Arc::new(Documents::new(fleet.bodies()));
+        let fetching = keep_fetched(
+            Arc::clone(&documents),
+            config.name.clone(),
+            connection.clone(),
+        );
         let accessor = Arc::new(Self {
             name: config.name.clone(),
             context: config.context.clone(),
             informers: Informers::new(&config.name, fleet, connection.clone(), &removed),
+            documents: Arc::clone(&documents),
             connection,
             view,
             demand: Arc::clone(&demand),
             waiters: Semaphore::new(MAX_WAITERS),
             removed: removed.clone(),
         });
-        let owner = Owner::new(config, connection_tx, view_tx, demand, limit.clone());
+        let owner = Owner::new(
+            config,
+            connection_tx,
+            view_tx,
+            documents,
+            demand,
+            limit.clone(),
+        );
+        let stopped = removed.clone();
+        fleet.tasks().spawn(async move {
+            stopped.run_until_cancelled(fetching).await;
+        });
         fleet.tasks().spawn(owner.run(removed));
         accessor
     }
@@ -201,6 +221,11 @@ impl ClusterAccessor {
     /// How far its clock is ahead of this process's, while it is connected.
     pub fn clock_offset(&self) -> Option<SignedDuration> {
         self.current()?.clock_offset()
+    }
+
+    /// What its server says about itself.
+    pub fn documents(&self) -> &Documents {
+        &self.documents
     }
 
     /// Its health.

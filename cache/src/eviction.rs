@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::documents::Bodies;
 use crate::informer::Informer;
 use crate::informers::{Informers, InformersConfig};
 
@@ -18,6 +19,7 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
 pub struct Fleet {
     config: InformersConfig,
     tasks: TaskTracker,
+    bodies: Arc<Bodies>,
     /// Held while the list is copied, never across an await.
     clusters: Mutex<Vec<Weak<Informers>>>,
 }
@@ -43,6 +45,7 @@ impl Fleet {
         let fleet = Arc::new(Self {
             config,
             tasks: tasks.clone(),
+            bodies: Arc::default(),
             clusters: Mutex::default(),
         });
         let (sweeping, shutdown) = (Arc::clone(&fleet), shutdown.clone());
@@ -61,6 +64,10 @@ impl Fleet {
 
     pub(crate) fn tasks(&self) -> &TaskTracker {
         &self.tasks
+    }
+
+    pub(crate) fn bodies(&self) -> &Arc<Bodies> {
+        &self.bodies
     }
 
     pub(crate) fn enroll(&self, informers: &Arc<Informers>) {

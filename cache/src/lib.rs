@@ -21,6 +21,7 @@ pub mod cluster_cache;
 pub mod cluster_config;
 pub mod connection;
 pub mod credential;
+pub mod documents;
 pub mod envelope;
 mod error_chain;
 pub mod eviction;

@@ -21,6 +21,7 @@ use crate::backoff::Backoff;
 use crate::cluster_config::{ClusterConfig, ConnectPolicy};
 use crate::connection::Connection;
 use crate::credential::{Credential, CredentialError, CredentialSource};
+use crate::documents::Documents;
 
 /// Least time between two probes that requests ask for.
 const MIN_PROBE_GAP: Duration = Duration::from_millis(250);
@@ -62,6 +63,8 @@ pub(super) struct Owner {
     pub(super) config: ClusterConfig,
     pub(super) connection: watch::Sender<Option<Arc<Connection>>>,
     pub(super) view: watch::Sender<View>,
+    /// Emptied before anybody hears of another epoch.
+    pub(super) documents: Arc<Documents>,
     demand: Arc<Notify>,
     limit: ConnectLimit,
     credentials: Arc<CredentialSource>,
@@ -87,6 +90,7 @@ impl Owner {
         config: ClusterConfig,
         connection: watch::Sender<Option<Arc<Connection>>>,
         view: watch::Sender<View>,
+        documents: Arc<Documents>,
         demand: Arc<Notify>,
         limit: ConnectLimit,
     ) -> Self {
@@ -105,6 +109,7 @@ impl Owner {
             config,
             connection,
             view,
+            documents,
             demand,
             limit,
         }
@@ -353,6 +358,7 @@ impl Owner {
 
     fn epoch_ended(&mut self, opened: Instant) -> State {
         self.epoch += 1;
+        self.documents.adopt(self.epoch);
         // The next connect learns whose epoch this is.
         self.uid = None;
         let until = if opened.elapsed() < STEADY {

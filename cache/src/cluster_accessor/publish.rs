@@ -69,6 +69,7 @@ impl Owner {
         {
             self.epoch += 1;
             connection.epoch = self.epoch;
+            self.documents.adopt(self.epoch);
             warn!(
                 cluster = self.config.name,
                 epoch = self.epoch,

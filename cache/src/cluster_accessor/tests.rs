@@ -2,6 +2,7 @@
 
 mod credentials;
 mod dialling;
+mod documents;
 mod logs;
 mod loss;
 mod proxies;
@@ -84,6 +85,16 @@ impl Running {
         self.until(|view| view.state == ConnectionState::Connected)
             .await;
         self.accessor.connected().await.unwrap()
+    }
+
+    /// Waits for the last of the documents that are fetched at a connect.
+    async fn documents_fetched(&self) {
+        within(async {
+            while self.accessor.documents().of_path("/version").is_empty() {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
     }
 
     async fn disconnected(&self) -> View {
