@@ -17,6 +17,7 @@ use tokio_util::task::TaskTracker;
 use crate::body::Body;
 use crate::cache_control::CacheControl;
 use crate::decision::{self, LiveReason};
+use crate::documents::{DocumentAnswer, DocumentRequest};
 use crate::draining;
 use crate::error::{Error, cause};
 use crate::live::{self, LiveRequest};
@@ -74,6 +75,20 @@ struct Outcome {
     source: Source,
     /// Why it was not answered from memory, or what went wrong; "" for an answer from memory.
     reason: &'static str,
+}
+
+impl From<DocumentAnswer> for Outcome {
+    fn from(answer: DocumentAnswer) -> Self {
+        let (source, reason) = match answer.from_memory {
+            true => (Source::Cached, ""),
+            false => (Source::Live, "document"),
+        };
+        Self {
+            response: answer.response,
+            source,
+            reason,
+        }
+    }
 }
 
 impl Handler {
@@ -163,12 +178,22 @@ impl Handler {
         let cluster = cluster.ok_or_else(|| Error::ClusterNotFound {
             cluster: info.cluster.to_owned(),
         })?;
-        // 3 reachable? waits for nothing but a connect in flight, and not long → 503
+        // 3 reachable? waits for nothing but a connect in flight, and not long → 503, or what is known of the cluster
         let limits = self.clusters.get(cluster.name()).ok_or(Error::Internal)?;
         let settings = &limits.settings;
-        let connection = match cluster.connected().await {
-            Ok(connection) => connection,
-            Err(why) => {
+        let document = DocumentRequest::of(info, request.headers());
+        let connection = match (cluster.connected().await, document) {
+            (Ok(connection), Some(document)) => {
+                return self
+                    .document(&cluster, &connection, info, document, request, audit_id)
+                    .await;
+            }
+            (Ok(connection), None) => connection,
+            (Err(why), document) => {
+                let document = document.and_then(|it| it.while_disconnected(&cluster, audit_id));
+                if let Some(document) = document {
+                    return Ok(document.into());
+                }
                 let headers = request.headers();
                 let last_known = memory::last_known(&cluster, info, headers, &settings.reads);
                 let last_known = last_known.await;
@@ -226,6 +251,26 @@ impl Handler {
             source: Source::Live,
             reason: reason.as_str(),
         })
+    }
+
+    /// What a cluster says about itself: it is asked each time, and need not repeat what is held.
+    async fn document(
+        &self,
+        cluster: &Arc<ClusterAccessor>,
+        connection: &Arc<Connection>,
+        info: &RequestInfo<'_>,
+        document: DocumentRequest,
+        mut request: Request<Incoming>,
+        audit_id: &HeaderValue,
+    ) -> Result<Outcome, Error> {
+        let asked = document.ask(cluster, connection.epoch, request.headers_mut());
+        match self.forward(cluster, connection, info, request).await {
+            Ok(response) => Ok(asked.answer(response).into()),
+            Err(error) => {
+                let held = asked.instead_of(&error, audit_id);
+                held.map(Outcome::from).ok_or(error)
+            }
+        }
     }
 
     async fn forward(

@@ -10,6 +10,7 @@ pub mod cached;
 pub mod clusters;
 pub mod config;
 pub mod decision;
+pub mod documents;
 pub mod draining;
 pub mod error;
 pub mod forwarded_headers;

@@ -187,11 +187,14 @@ fn is_for_people(query: &str, agent: &[u8]) -> Option<bool> {
             ));
         }
     }
-    Some(
-        ["curl", "Wget", "Mozilla/5.0"]
-            .iter()
-            .any(|prefix| agent.starts_with(prefix.as_bytes())),
-    )
+    Some(indents_for(agent))
+}
+
+/// Whether the server indents for this agent where the query does not tell.
+pub(crate) fn indents_for(agent: &[u8]) -> bool {
+    ["curl", "Wget", "Mozilla/5.0"]
+        .iter()
+        .any(|prefix| agent.starts_with(prefix.as_bytes()))
 }
 
 #[cfg(test)]

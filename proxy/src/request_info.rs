@@ -171,16 +171,8 @@ impl<'a> ResourcePath<'a> {
     pub fn parse_strict(path: &'a str) -> Option<Self> {
         let path = path.strip_prefix('/')?;
         let path = path.strip_suffix('/').unwrap_or(path);
-        let plain = |segment: &str| {
-            !segment.is_empty()
-                && segment != "."
-                && segment != ".."
-                && segment
-                    .bytes()
-                    .all(|b| b.is_ascii_alphanumeric() || b"._:-".contains(&b))
-        };
         path.split('/')
-            .all(plain)
+            .all(is_plain)
             .then(|| Self::from_segments(path.split('/').map(Cow::Borrowed)))?
     }
 
@@ -243,6 +235,16 @@ impl<'a> ResourcePath<'a> {
             subresource: next,
         })
     }
+}
+
+/// Whether a segment is of the whitelist: no character that somebody on the way could read otherwise.
+pub(crate) fn is_plain(segment: &str) -> bool {
+    !segment.is_empty()
+        && segment != "."
+        && segment != ".."
+        && segment
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"._:-".contains(&b))
 }
 
 fn non_empty_segments(path: &str) -> impl Iterator<Item = &str> {
