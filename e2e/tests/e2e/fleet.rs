@@ -139,7 +139,7 @@ impl Fleet {
             "kubectl took {elapsed:?}: {stderr}"
         );
 
-        // Without discovery kubectl says nothing of a resource's error; it shows the warning.
+        // Also who has yet to ask what is served.
         let newcomer = self.proxy.kubectl("alpha").await.unwrap();
         let cold = newcomer.run(&["get", "pods"]).await.unwrap();
         assert!(
