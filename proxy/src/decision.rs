@@ -268,6 +268,8 @@ fn options(info: &RequestInfo<'_>) -> Result<CachedRead, LiveReason> {
             // Of a named object the server takes none of these; of a list, each needs its own judgement.
             "sendInitialEvents" | "allowWatchBookmarks" => return Err(LiveReason::Options),
             "timeoutSeconds" if value.parse::<i64>().is_err() => return Err(LiveReason::Options),
+            // The server refuses to give an object without what the cluster added to it.
+            "export" if !list => return Err(LiveReason::Options),
             "limit" if !list => return Err(LiveReason::Options),
             "watch" if !list => return Err(LiveReason::Options),
             _ => {}

@@ -184,6 +184,7 @@ fn what_only_the_server_can_answer_goes_live() {
         ("/api/v1/pods?timeoutSeconds=abc", Options),
         ("/api/v1/pods?sendInitialEvents=true", Options),
         ("/api/v1/pods?a=1;limit=1", Options),
+        ("/api/v1/namespaces/x/pods/p?export=1", Options),
         ("/api/v1/namespaces/x/pods/p?watch=1", Options),
         ("/api/v1/namespaces/x/pods/p/status", Subresource),
         ("/api/v1/pods//", Path),
