@@ -1,8 +1,10 @@
 //! A real Kubernetes control plane on loopback: etcd, kube-apiserver and, where asked for, kube-controller-manager and a
 //! fake kubelet. Ready in a few seconds, gone with the test.
 
+mod etcd;
 mod pki;
 mod ports;
+mod replica;
 mod servers;
 
 use std::ops::Deref;
@@ -20,6 +22,7 @@ use crate::kubectl::Kubectl;
 use crate::poll::{PATIENCE, wait_for};
 use crate::process::{self, Process, Signal};
 use pki::Pki;
+pub use replica::Replica;
 use servers::Ports;
 
 /// How often a start is tried when another process was quicker to bind a port.

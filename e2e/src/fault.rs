@@ -1,4 +1,4 @@
-//! Faults of the network: a relay that can be switched, and an address that swallows every packet.
+//! Faults of the network: a relay that can be switched, one that lags, a fork, and an address that swallows every packet.
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,9 +12,13 @@ use tokio_util::task::TaskTracker;
 
 mod black_hole;
 mod door;
+mod fork;
+mod lag;
 
 pub use black_hole::{BlackHole, black_hole};
 pub use door::Door;
+pub use fork::Fork;
+pub use lag::Lag;
 
 /// Bytes copied at a time.
 const CHUNK: usize = 16 * 1024;

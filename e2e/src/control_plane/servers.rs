@@ -11,7 +11,7 @@ use crate::process::Process;
 /// Where the servers listen, for as long as the control plane lives.
 pub(super) struct Ports {
     pub(super) apiserver: u16,
-    etcd: u16,
+    pub(super) etcd: u16,
 }
 
 impl Ports {
@@ -62,11 +62,29 @@ pub(super) async fn spawn_apiserver(
     ports: &Ports,
     further: &[String],
 ) -> anyhow::Result<Process> {
+    spawn_apiserver_at(
+        dir,
+        "kube-apiserver",
+        ports.apiserver,
+        &ports.etcd_url(),
+        further,
+    )
+    .await
+}
+
+/// An apiserver called `name` at any port, over any address of etcd.
+pub(super) async fn spawn_apiserver_at(
+    dir: &Path,
+    name: &str,
+    port: u16,
+    etcd_url: &str,
+    further: &[String],
+) -> anyhow::Result<Process> {
     let mut command = Command::new(Program::KubeApiserver.path().await?);
     let flags = [
-        ("etcd-servers", ports.etcd_url()),
+        ("etcd-servers", etcd_url.to_owned()),
         ("bind-address", "127.0.0.1".to_owned()),
-        ("secure-port", ports.apiserver.to_string()),
+        ("secure-port", port.to_string()),
         ("tls-cert-file", file(dir, "apiserver.crt")),
         ("tls-private-key-file", file(dir, "apiserver.key")),
         ("client-ca-file", file(dir, "ca.crt")),
@@ -101,7 +119,7 @@ pub(super) async fn spawn_apiserver(
                 .map(|(name, value)| format!("--{name}={value}")),
         )
         .args(further);
-    Process::spawn("kube-apiserver", command, &dir.join("kube-apiserver.log"))
+    Process::spawn(name, command, &dir.join(format!("{name}.log")))
 }
 
 pub(super) async fn spawn_controller_manager(dir: &Path) -> anyhow::Result<Process> {

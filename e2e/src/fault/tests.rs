@@ -100,3 +100,42 @@ async fn a_target_that_refuses_shows_as_a_reset() {
     let mut stream = TcpStream::connect(relay.address()).await.unwrap();
     ask(&mut stream, b"a").await.unwrap();
 }
+
+/// What a TLS client that offers these protocols says first, as far as anybody on the way looks.
+fn hello(protocols: &[u8]) -> Vec<u8> {
+    let mut record = vec![0x16, 3, 1, 0, 20 + protocols.len() as u8];
+    record.extend([0; 20]);
+    record.extend(protocols);
+    record
+}
+
+#[tokio::test]
+async fn a_fork_leads_http2_another_way() {
+    let (http2, http1) = (
+        Relay::start(echo().await).unwrap(),
+        Relay::start(echo().await).unwrap(),
+    );
+    http2.set(Mode::Stall).unwrap();
+    let fork = Fork::start(http2.address(), http1.address()).unwrap();
+    let mut live = TcpStream::connect(fork.address()).await.unwrap();
+    ask(&mut live, &hello(b"\x08http/1.1")).await.unwrap();
+    let mut informer = TcpStream::connect(fork.address()).await.unwrap();
+    let hello = hello(b"\x02h2\x08http/1.1");
+    timeout(IN_VAIN, ask(&mut informer, &hello))
+        .await
+        .unwrap_err();
+    fork.lead_http2(http1.address());
+    let mut informer = TcpStream::connect(fork.address()).await.unwrap();
+    assert_eq!(ask(&mut informer, &hello).await.unwrap(), hello);
+}
+
+#[tokio::test]
+async fn a_lag_holds_back_answers() {
+    let lag = Lag::start(echo().await).unwrap();
+    let mut stream = TcpStream::connect(lag.address()).await.unwrap();
+    ask(&mut stream, b"at once").await.unwrap();
+    lag.set(IN_VAIN);
+    let started = tokio::time::Instant::now();
+    assert_eq!(ask(&mut stream, b"late").await.unwrap(), b"late");
+    assert!(started.elapsed() >= IN_VAIN, "{:?}", started.elapsed());
+}
