@@ -11,6 +11,7 @@
 mod aborts;
 mod control_plane;
 mod counts;
+mod differential;
 mod discovery;
 mod epochs;
 mod fleet;

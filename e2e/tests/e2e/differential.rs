@@ -1,0 +1,212 @@
+//! One table of requests, asked of the apiserver and of the proxy before, while and after an informer of the kind has
+//! synced: the answers are the same, and those that memory can give come from memory.
+
+mod cluster;
+mod normal;
+mod property;
+mod rows;
+mod sequences;
+
+use std::fmt;
+
+use fleetcache_e2e::client::{Answer, Client};
+use futures_util::StreamExt as _;
+use http::Method;
+
+use crate::pair::{Comparable, compare};
+use cluster::Cluster;
+use rows::Row;
+
+/// How many rows are asked at a time. Some wait for seconds, at the server.
+const AT_A_TIME: usize = 4;
+
+/// Attempts to find the cluster in the same state before and after the proxy was asked: the apiserver itself renews a
+/// lease now and then, which moves the versions of all lists.
+const ATTEMPTS: usize = 4;
+
+/// What the proxy holds of the kind that is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Nobody has asked for it: there is no informer.
+    Cold,
+    /// Its informer has started, and the server does not answer it.
+    Syncing,
+    /// Its informer has synced.
+    Warm,
+}
+
+const STATES: [State; 3] = [State::Warm, State::Syncing, State::Cold];
+
+impl State {
+    /// What `Cache-Status` says of a read that memory could answer.
+    const fn detail(self) -> &'static str {
+        match self {
+            Self::Cold => "fleetcache; fwd=miss; detail=not-started",
+            Self::Syncing => "fleetcache; fwd=miss; detail=not-synced",
+            Self::Warm => "fleetcache; hit",
+        }
+    }
+}
+
+/// What one row came to.
+struct Outcome {
+    row: Row,
+    failures: Vec<String>,
+    /// What `Cache-Status` said in the first state asked for.
+    cache_status: String,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_request_is_answered_as_by_the_server() {
+    let cluster = Cluster::start().await;
+    // A write that is answered 404 leaves the kind below its floor until the next bookmark.
+    let (reads, writes): (Vec<Row>, Vec<Row>) = rows::all(cluster.facts())
+        .into_iter()
+        .partition(|row| row.method == Method::GET);
+    let mut outcomes = Vec::new();
+    for rows in [reads, writes] {
+        let asked = futures_util::stream::iter(rows)
+            .map(|row| check_states(&cluster, row, &STATES))
+            .buffer_unordered(AT_A_TIME);
+        outcomes.extend(asked.collect::<Vec<Outcome>>().await);
+    }
+    let failures: Vec<&String> = outcomes.iter().flat_map(|row| &row.failures).collect();
+    let cacheable: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.row.hit).collect();
+    let missed: Vec<String> = cacheable
+        .iter()
+        .filter(|outcome| !outcome.cache_status.starts_with(State::Warm.detail()))
+        .map(|outcome| format!("{}: {}", outcome.row, outcome.cache_status))
+        .collect();
+    let hits = cacheable.len() - missed.len();
+    let unexpected = outcomes.iter().filter(|outcome| {
+        !outcome.row.hit && outcome.cache_status.starts_with(State::Warm.detail())
+    });
+    for outcome in unexpected {
+        println!("answered from memory, unexpectedly: {}", outcome.row);
+    }
+    println!(
+        "{} rows, {} of them cacheable, {hits} of those hits; not hit:\n{}",
+        outcomes.len(),
+        cacheable.len(),
+        missed.join("\n")
+    );
+    assert!(
+        failures.is_empty(),
+        "{} differences:\n{}",
+        failures.len(),
+        failures
+            .iter()
+            .map(|failure| failure.as_str())
+            .collect::<Vec<_>>()
+            .join("\n\n")
+    );
+    assert!(
+        hits * 10 >= cacheable.len() * 9,
+        "only {hits} of {} cacheable reads came from memory; not:\n{}",
+        cacheable.len(),
+        missed.join("\n")
+    );
+}
+
+/// Asks the server, the proxy in each of these states, and the server again.
+async fn check_states(cluster: &Cluster, row: Row, states: &[State]) -> Outcome {
+    let mut failures = Vec::new();
+    let mut cache_status = String::new();
+    for attempt in 1..=ATTEMPTS {
+        failures.clear();
+        let before = comparable(&row.ask(cluster.direct(), "").await);
+        let prefixes: Vec<String> = states.iter().map(|state| cluster.prefix(*state)).collect();
+        let answers = futures_util::future::join_all(
+            prefixes
+                .iter()
+                .map(|prefix| row.ask(cluster.proxied(), prefix)),
+        )
+        .await;
+        let after = comparable(&row.ask(cluster.direct(), "").await);
+        if let Err(difference) = compare(&before, &after) {
+            failures.push(format!("{row}: does not hold still: {difference}"));
+            continue;
+        }
+        let uncompressed = comparable(&row.uncompressed().ask(cluster.direct(), "").await);
+        for (&state, answer) in states.iter().zip(&answers) {
+            // The one documented difference: what comes from memory is not compressed.
+            let expected = if answer.is_hit() {
+                &uncompressed
+            } else {
+                &before
+            };
+            if let Err(difference) = compare(expected, &comparable(answer)) {
+                failures.push(format!(
+                    "{row} ({state:?}, {}): {difference}",
+                    answer.cache_status()
+                ));
+            }
+            // The rate of hits says what comes from memory; here it is about what may not.
+            if state != State::Warm && answer.is_hit() {
+                failures.push(format!("{row} was a hit though {state:?}"));
+            }
+            if state != State::Warm && row.hit && !answer.cache_status().starts_with(state.detail())
+            {
+                failures.push(format!(
+                    "{row} ({state:?}) says {}, which proves nothing of this state",
+                    answer.cache_status()
+                ));
+            }
+        }
+        cache_status = answers
+            .first()
+            .map(|answer| answer.cache_status().to_owned())
+            .unwrap_or_default();
+        if failures.is_empty() || attempt == ATTEMPTS {
+            break;
+        }
+    }
+    Outcome {
+        row,
+        failures,
+        cache_status,
+    }
+}
+
+fn comparable(answer: &Answer) -> Comparable {
+    let mut comparable = Comparable::from(answer);
+    // Of the connection, not of the answer.
+    comparable.headers.retain(|(name, _)| name != "connection");
+    comparable.body = normal::without_current_version(&comparable.body);
+    comparable
+}
+
+impl Row {
+    async fn ask(&self, client: &Client, prefix: &str) -> Answer {
+        let headers: Vec<(&str, &str)> = self
+            .headers
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .collect();
+        client
+            .send(
+                self.method.clone(),
+                &format!("{prefix}{}", self.path),
+                &headers,
+                self.body.clone(),
+            )
+            .await
+            .unwrap_or_else(|error| panic!("{self}: {error:#}"))
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "[{}] ", self.case)?;
+        if self.method != Method::GET {
+            write!(f, "{} ", self.method)?;
+        }
+        write!(f, "{}", self.path)?;
+        for (name, value) in &self.headers {
+            if (name.as_str(), value.as_str()) != ("accept", "application/json") {
+                write!(f, " {name}: {value}")?;
+            }
+        }
+        Ok(())
+    }
+}
