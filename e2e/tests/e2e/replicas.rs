@@ -1,0 +1,146 @@
+//! Two apiservers over one etcd, of which one hears late: whichever of them the proxy's connections reach, and however they
+//! move from one to the other, nobody goes back in time.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use fleetcache_e2e::control_plane::{ControlPlane, Options, Replica, User};
+use fleetcache_e2e::fault::{Fork, Lag, Relay};
+use fleetcache_e2e::kubeconfig;
+use fleetcache_e2e::proxy::{self, Proxy};
+use tokio_util::sync::CancellationToken;
+
+use crate::model::{CACHE_EVENTS, World, number_of};
+
+/// How late the other apiserver hears of everything: longer than a read waits for the floor, shorter than an apiserver waits
+/// for its own cache.
+const LAG: Duration = Duration::from_secs(2);
+
+/// A proxy whose informers and live requests each go to one of two apiservers.
+struct Replicas {
+    seed: u64,
+    world: World,
+    proxy: Proxy,
+    prompt: SocketAddr,
+    late: SocketAddr,
+    informers: Relay,
+    live: Relay,
+    _fork: Fork,
+    _replica: Replica,
+    lag: Lag,
+    _cluster: ControlPlane,
+}
+
+impl Replicas {
+    /// Both apiservers prompt, and all connections to the first.
+    async fn start() -> Self {
+        let cluster = ControlPlane::start(Options::named("replicas"))
+            .await
+            .unwrap();
+        let lag = Lag::start(cluster.etcd_address()).unwrap();
+        let replica = cluster.replica(lag.address()).await.unwrap();
+        let prompt: SocketAddr = cluster
+            .url()
+            .trim_start_matches("https://")
+            .parse()
+            .unwrap();
+        let late = replica.address();
+        let (informers, live) = (Relay::start(prompt).unwrap(), Relay::start(prompt).unwrap());
+        let fork = Fork::start(informers.address(), live.address()).unwrap();
+        let mut context = cluster.context(User::Admin).unwrap();
+        context.server = format!("https://{}", fork.address());
+        let dir = tempfile::tempdir().unwrap();
+        let kubeconfig = kubeconfig::write(&dir.path().join("kubeconfig"), &[context]).unwrap();
+        let proxy = Proxy::start(proxy::Options {
+            kubeconfigs: vec![kubeconfig],
+            config: Some(format!(
+                "apiVersion: fleetcache.dev/v1alpha1\nkind: Configuration\n{CACHE_EVENTS}"
+            )),
+            ..proxy::Options::default()
+        })
+        .await
+        .unwrap();
+        let world = World::new(cluster.client().unwrap(), &proxy, "replicas", false).await;
+        world.assert_served_by(&replica.client().unwrap()).await;
+        let seed = number_of("FLEETCACHE_E2E_SEED").unwrap_or_else(rand::random);
+        println!("FLEETCACHE_E2E_SEED={seed}");
+        Self {
+            seed,
+            world,
+            proxy,
+            prompt,
+            late,
+            informers,
+            live,
+            _fork: fork,
+            _replica: replica,
+            lag,
+            _cluster: cluster,
+        }
+    }
+
+    /// Leads the informers elsewhere: what they watch breaks, and goes on there.
+    fn move_informers(&self, to: SocketAddr) {
+        self.informers.retarget(to);
+        self.informers.cut();
+    }
+
+    async fn run(&mut self, steps: u64) {
+        self.world
+            .run(self.seed, steps, &CancellationToken::new())
+            .await;
+        // The next ones are others.
+        self.seed = self.seed.wrapping_add(1);
+    }
+
+    /// Everybody prompt again, and all of it in memory.
+    async fn finish(self) {
+        self.lag.set(Duration::ZERO);
+        self.world.assert_converged().await;
+        println!("{}", self.world.tally());
+        let log = self.proxy.log();
+        assert!(
+            !log.contains("a new epoch starts"),
+            "a replica that is late was taken for another cluster"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn informers_at_a_late_replica() {
+    let mut replicas = Replicas::start().await;
+    replicas.move_informers(replicas.late);
+    replicas.run(100).await;
+    replicas.lag.set(LAG);
+    replicas.run(900).await;
+    replicas.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn live_requests_at_a_late_replica() {
+    let mut replicas = Replicas::start().await;
+    replicas.run(100).await;
+    replicas.live.retarget(replicas.late);
+    replicas.live.cut();
+    replicas.lag.set(LAG / 4);
+    replicas.run(300).await;
+    replicas.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn informers_that_move_between_replicas() {
+    let mut replicas = Replicas::start().await;
+    replicas.run(100).await;
+    replicas.lag.set(LAG);
+    for to in [
+        replicas.late,
+        replicas.prompt,
+        replicas.late,
+        replicas.late,
+        replicas.prompt,
+    ] {
+        replicas.move_informers(to);
+        replicas.run(250).await;
+    }
+    replicas.finish().await;
+}
