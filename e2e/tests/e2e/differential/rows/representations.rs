@@ -2,7 +2,7 @@
 
 use super::{CONFIGMAPS, PODS, Row, WIDGETS};
 
-/// `true`: the answer is plain JSON, which memory has.
+/// `true`: the answer is JSON, which memory has.
 const ACCEPT: [(&str, bool); 26] = [
     ("application/json", true),
     ("application/json, */*", true),
@@ -11,18 +11,18 @@ const ACCEPT: [(&str, bool); 26] = [
     ("application/json; charset=UTF-8", true),
     ("application/json,application/yaml", true),
     ("application/json;q=0.1, application/yaml;q=0.9", false),
-    ("application/json;q=1", false),
+    ("application/json;q=1", true),
     ("application/yaml", false),
     ("application/*", false),
     ("*", false),
-    ("", false),
+    ("", true),
     ("text/html", false),
-    ("text/html, */*", false),
-    ("text/html,application/xhtml+xml,*/*;q=0.8", false),
+    ("text/html, */*", true),
+    ("text/html,application/xhtml+xml,*/*;q=0.8", true),
     ("application/cbor", false),
-    ("application/xml,application/json", false),
+    ("application/xml,application/json", true),
     ("Application/JSON", false),
-    ("application/json;pretty=1", false),
+    ("application/json;pretty=1", true),
     ("application/json;as=Foo;v=v1;g=meta.k8s.io", false),
     (
         "application/json;as=Foo;v=v1;g=meta.k8s.io,application/json",
@@ -90,10 +90,10 @@ fn agents() -> Vec<Row> {
         ("Go-http-client/2.0", true),
         ("xcurl/8", true),
         ("CURL/8", true),
-        ("curl/8.5.0", false),
-        ("curl", false),
-        ("Wget/1.21", false),
-        ("Mozilla/5.0 (X11; Linux x86_64)", false),
+        ("curl/8.5.0", true),
+        ("curl", true),
+        ("Wget/1.21", true),
+        ("Mozilla/5.0 (X11; Linux x86_64)", true),
         ("Mozilla/4.0", true),
     ] {
         for path in [CONFIGMAPS.to_owned(), format!("{PODS}/p1")] {
@@ -106,14 +106,14 @@ fn agents() -> Vec<Row> {
     for (query, hit) in [
         ("pretty=false", true),
         ("pretty=0", true),
-        ("pretty=False", false),
-        ("pretty=true", false),
-        ("pretty=1", false),
-        ("pretty", false),
-        ("pretty=", false),
-        ("pretty=no", false),
-        ("pretty=false&pretty=true", false),
-        ("pretty=true&pretty=false", false),
+        ("pretty=False", true),
+        ("pretty=true", true),
+        ("pretty=1", true),
+        ("pretty", true),
+        ("pretty=", true),
+        ("pretty=no", true),
+        ("pretty=false&pretty=true", true),
+        ("pretty=true&pretty=false", true),
     ] {
         for agent in ["t/1", "curl/8"] {
             let path = format!("{CONFIGMAPS}?{query}");
