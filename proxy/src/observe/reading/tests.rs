@@ -216,7 +216,7 @@ async fn a_list_tells_of_its_objects_at_once_and_of_itself_at_its_end() {
 #[tokio::test]
 async fn a_list_by_an_unknown_selector_tells_of_its_objects_alone() {
     let cluster = Cluster::with_informer();
-    let mut reading = cluster.reading(JSON, list("fieldSelector=no.such%3Dx"));
+    let mut reading = cluster.reading(JSON, list("shardSelector=x"));
     reading.read(list_of(&[5, 8, 7], 20).as_bytes());
     assert_eq!(cluster.told(), 8);
     let pending = format!("{:?}", cluster.floor().unwrap().needed().unwrap());
