@@ -7,6 +7,7 @@ use std::time::Duration;
 use fleetcache_e2e::control_plane::{ControlPlane, Options, Replica, User};
 use fleetcache_e2e::fault::{Fork, Lag, Relay};
 use fleetcache_e2e::kubeconfig;
+use fleetcache_e2e::poll::{PATIENCE, wait_for};
 use fleetcache_e2e::proxy::{self, Proxy};
 use tokio_util::sync::CancellationToken;
 
@@ -79,6 +80,27 @@ impl Replicas {
         }
     }
 
+    /// Leads live requests elsewhere. Returns when the proxy knows that its old connections are broken: a request on one of
+    /// them would fail.
+    async fn move_live(&self, to: SocketAddr) {
+        self.live.retarget(to);
+        self.live.cut();
+        let client = self.proxy.client("replicas").unwrap();
+        let mut answered = 0;
+        wait_for("the proxy to have new connections", PATIENCE, async || {
+            let answer = client.get("/version").await?;
+            answered = if answer.status == 200 {
+                answered + 1
+            } else {
+                0
+            };
+            anyhow::ensure!(answered == 5, "{}", answer.status);
+            Ok(())
+        })
+        .await
+        .unwrap();
+    }
+
     /// Leads the informers elsewhere: what they watch breaks, and goes on there.
     fn move_informers(&self, to: SocketAddr) {
         self.informers.retarget(to);
@@ -120,8 +142,7 @@ async fn informers_at_a_late_replica() {
 async fn live_requests_at_a_late_replica() {
     let mut replicas = Replicas::start().await;
     replicas.run(100).await;
-    replicas.live.retarget(replicas.late);
-    replicas.live.cut();
+    replicas.move_live(replicas.late).await;
     replicas.lag.set(LAG / 4);
     replicas.run(300).await;
     replicas.finish().await;

@@ -8,7 +8,7 @@ use rand::seq::IndexedRandom as _;
 use serde_json::{Value, json};
 
 use super::kinds::{KINDS, Kind, NAMES};
-use super::{World, wire};
+use super::{Turn, World, wire};
 use crate::forward::Key;
 
 /// A write as it is sent, and what it may do.
@@ -37,9 +37,9 @@ const MERGE: &str = "application/merge-patch+json";
 
 impl World {
     /// Writes something, mostly through the proxy.
-    pub(super) async fn write(&self, rng: &mut StdRng, busy: &Kind) {
+    pub(super) async fn write(&self, rng: &mut StdRng, turn: Turn) {
         let any = KINDS.choose(rng).unwrap();
-        let kind = if rng.random_bool(0.8) { busy } else { any };
+        let kind = if rng.random_bool(0.8) { turn.busy } else { any };
         let namespace = self.namespaces.choose(rng).unwrap().as_str();
         let name = *NAMES.choose(rng).unwrap();
         let write = if rng.random_bool(0.1) {
@@ -53,7 +53,7 @@ impl World {
             let separator = if write.path.contains('?') { '&' } else { '?' };
             write.path = format!("{}{separator}dryRun=All", write.path);
         }
-        let proxied = rng.random_bool(0.7);
+        let proxied = !turn.past && rng.random_bool(0.7);
         let client = if proxied {
             self.proxied.choose(rng).unwrap()
         } else {
