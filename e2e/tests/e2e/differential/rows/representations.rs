@@ -144,6 +144,6 @@ fn compression() -> Vec<Row> {
     }
     rows.push(Row::get("53 conditional", CONFIGMAPS, true).with("if-none-match", "\"0\""));
     rows.push(Row::get("53 conditional", CONFIGMAPS, true).with("range", "bytes=0-10"));
-    rows.push(Row::get("53 cache-control", CONFIGMAPS, false).with("cache-control", "no-cache"));
+    rows.push(Row::get("53 cache-control", CONFIGMAPS, true).with("cache-control", "no-cache"));
     rows
 }
