@@ -228,7 +228,7 @@ fn choose(
         77..=91 => delete(rng, path, own),
         92..=94 => Write {
             method: Method::DELETE,
-            path: if n % 2 == 0 {
+            path: if n.is_multiple_of(2) {
                 format!("{collection}?labelSelector=n%3D1")
             } else {
                 collection
@@ -250,7 +250,7 @@ fn choose(
             let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": {"kind": "Node", "name": "node-1"}});
             Write {
                 method: Method::POST,
-                path: if n % 2 == 0 {
+                path: if n.is_multiple_of(2) {
                     format!("{path}/binding")
                 } else {
                     format!("/api/v1/namespaces/{namespace}/bindings")
