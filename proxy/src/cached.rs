@@ -269,7 +269,7 @@ mod tests {
             neighbour.abort();
             assert!(body.len() > objects * each);
             let turns = turns.load(Ordering::Relaxed);
-            assert!(turns >= body.len() / (2 * TURN_BYTES), "{turns} turns");
+            assert!(turns >= body.len() / TURN_BYTES, "{turns} turns");
         }
     }
 }
