@@ -100,6 +100,8 @@ pub enum ConfigCommand {
         /// The configuration file
         file: PathBuf,
     },
+    /// Print the JSON Schema of the configuration file
+    Schema,
 }
 
 #[cfg(test)]
@@ -150,10 +152,6 @@ mod tests {
         check(
             "fleetcache status",
             "error: unrecognized subcommand 'status'",
-        );
-        check(
-            "fleetcache config schema",
-            "error: unrecognized subcommand 'schema'",
         );
         check(
             "fleetcache serve --port 1",

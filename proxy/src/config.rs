@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use fleetcache_cache::cluster_config::{ConnectPolicy, ConnectionTiming};
 use fleetcache_cache::informers::{CachePolicy, InformersConfig};
+use serde_json::Value;
 
 use crate::args::ServeArgs;
 use crate::handler::ClusterSettings;
@@ -236,8 +237,8 @@ impl Config {
         };
         let listen = address("--listen", &args.listen).or(file.listen);
         let admin_listen = address("--admin-listen", &args.admin_listen).or(file.admin_listen);
-        let listen = listen.unwrap_or_else(|| ListenAddress::loopback(8443));
-        let admin_listen = admin_listen.unwrap_or_else(|| ListenAddress::loopback(8081));
+        let listen = listen.unwrap_or_else(ListenAddress::listen);
+        let admin_listen = admin_listen.unwrap_or_else(ListenAddress::admin_listen);
         if mistakes.0.is_empty() && listen.overlaps(&admin_listen) {
             let (flag, text) = match (&args.admin_listen, &args.listen) {
                 (None, Some(text)) => ("--listen", text.as_str()),
@@ -361,6 +362,11 @@ impl Config {
 /// The mistakes.
 pub fn check_file(path: &Path) -> Result<(), Mistakes> {
     file::read(path).map(|_| ())
+}
+
+/// The JSON Schema (2020-12) of a configuration file.
+pub fn schema() -> Value {
+    file::schema()
 }
 
 impl KubeconfigSource {

@@ -27,6 +27,7 @@ fn main() -> ExitCode {
         Command::Kubeconfig(args) => kubeconfig(args),
         Command::Config(args) => match args.command {
             ConfigCommand::Check { file } => check(&file),
+            ConfigCommand::Schema => schema(),
         },
     };
     let Err(err) = done else {
@@ -140,6 +141,10 @@ fn kubeconfig(args: KubeconfigArgs) -> anyhow::Result<()> {
 fn check(file: &Path) -> anyhow::Result<()> {
     config::check_file(file)?;
     writeln!(std::io::stdout(), "{}: no mistakes", file.display()).context("cannot print")
+}
+
+fn schema() -> anyhow::Result<()> {
+    writeln!(std::io::stdout(), "{:#}", config::schema()).context("cannot print")
 }
 
 /// An error and its causes as one line; mistakes as one line each.

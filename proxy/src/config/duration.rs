@@ -2,6 +2,16 @@
 
 use std::time::Duration;
 
+use super::section::Form;
+
+/// What [`parse`] takes, sizes apart.
+pub(super) const FORM: Form = &[UNITS, "[0-9]"];
+
+/// The same without nothing at all.
+pub(super) const POSITIVE_FORM: Form = &[UNITS, "[1-9]"];
+
+const UNITS: &str = "^([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$";
+
 /// Reads a duration: numbers each followed by `h`, `m`, `s` or `ms`, the larger unit first.
 ///
 /// # Errors
@@ -41,9 +51,28 @@ pub(super) fn parse(text: &str) -> Result<Duration, String> {
     Ok(total)
 }
 
+/// Writes a duration as [`parse`] reads it.
+pub(super) fn text(duration: Duration) -> String {
+    let millis = duration.as_millis();
+    for (unit, of) in [("h", 3_600_000), ("m", 60_000), ("s", 1000)] {
+        // 60s says more than 1m.
+        if millis.is_multiple_of(of) && (millis > of || unit == "s") {
+            return format!("{}{unit}", millis / of);
+        }
+    }
+    format!("{millis}ms")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn durations_are_written_as_they_are_read() {
+        for written in ["0s", "1ms", "1500ms", "10s", "90s", "30m", "2h"] {
+            assert_eq!(text(parse(written).unwrap()), written);
+        }
+    }
 
     #[test]
     fn durations() {

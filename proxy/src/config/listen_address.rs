@@ -6,6 +6,11 @@ use std::str::FromStr;
 
 use rustls::pki_types::ServerName;
 
+use super::section::Form;
+
+/// What [`ListenAddress`] is read from, as far as a pattern tells.
+pub(super) const FORM: Form = &[r"^(\[[0-9A-Fa-f:.]+\]|[^:\[\]\s]+):[0-9]+$"];
+
 /// A host (an IP address or a name) and a port to listen on; port 0 means any.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenAddress {
@@ -16,8 +21,18 @@ pub struct ListenAddress {
 }
 
 impl ListenAddress {
+    /// Where HTTPS is served by default.
+    pub(super) fn listen() -> Self {
+        Self::loopback(8443)
+    }
+
+    /// Where the admin port is by default.
+    pub fn admin_listen() -> Self {
+        Self::loopback(8081)
+    }
+
     /// A port of 127.0.0.1.
-    pub(super) fn loopback(port: u16) -> Self {
+    fn loopback(port: u16) -> Self {
         Self {
             host: "127.0.0.1".to_owned(),
             port,
@@ -78,7 +93,8 @@ impl FromStr for ListenAddress {
         let wrong =
             || format!("{text:?} is not an address such as \"127.0.0.1:8443\" or \"[::]:8443\"");
         let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
-        let port = port.parse().map_err(|_| wrong())?;
+        let digits = port.bytes().all(|b| b.is_ascii_digit());
+        let port = port.parse().ok().filter(|_| digits).ok_or_else(wrong)?;
         let host = match host
             .strip_prefix('[')
             .and_then(|host| host.strip_suffix(']'))
@@ -135,6 +151,7 @@ mod tests {
             "::1:8443",
             "a:b",
             "a:70000",
+            "a:+80",
             "[a]:1",
             "a b:1",
             "https://a:1",

@@ -1,6 +1,11 @@
 //! How much memory may be used: `70%` of what there is, or an amount such as `2Gi`.
 
-use std::fs;
+use std::{fmt, fs};
+
+use super::section::Form;
+
+/// What [`parse`] takes, sizes apart.
+pub(super) const FORM: Form = &["^0*((100|[1-9][0-9]?)%|[1-9][0-9]*(k|[KMG]i|[MG])?)$"];
 
 /// Memory at which informers are stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +24,15 @@ impl MemoryLimit {
             Self::Percent(percent) => {
                 available().map_or(u64::MAX, |all| all / 100 * u64::from(percent))
             }
+        }
+    }
+}
+
+impl fmt::Display for MemoryLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bytes(bytes) => write!(f, "{bytes}"),
+            Self::Percent(percent) => write!(f, "{percent}%"),
         }
     }
 }
@@ -52,9 +66,10 @@ fn mem_total(meminfo: &str) -> Option<u64> {
 pub(super) fn parse(text: &str) -> Result<MemoryLimit, String> {
     let wrong = || format!("{text:?} is not a memory limit such as \"70%\" or \"2Gi\"");
     if let Some(percent) = text.strip_suffix('%') {
-        let percent = percent.parse().map_err(|_| wrong())?;
-        return match percent {
-            1..=100 => Ok(MemoryLimit::Percent(percent)),
+        let digits = percent.bytes().all(|b| b.is_ascii_digit());
+        let percent = percent.parse().ok().filter(|_| digits);
+        return match percent.ok_or_else(wrong)? {
+            percent @ 1..=100 => Ok(MemoryLimit::Percent(percent)),
             _ => Err(wrong()),
         };
     }
@@ -108,6 +123,7 @@ mod tests {
             "%",
             "0%",
             "101%",
+            "+7%",
             "-1",
             "0",
             "1.5Gi",

@@ -1,10 +1,13 @@
-//! Reads a tree of keys and values and notes every mistake with its path, instead of ending at the first.
+//! Reads a tree of keys and values and notes every mistake with its path, instead of ending at the first. What it is
+//! asked for, it can describe: the JSON Schema is what the reader asks for, and so cannot differ from it.
 
 use std::cell::RefCell;
 use std::fmt;
 use std::time::Duration;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
+
+use super::duration;
 
 /// One mistake: where, and what.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,29 +49,137 @@ impl fmt::Display for Mistakes {
 
 impl std::error::Error for Mistakes {}
 
+/// A key as it is asked for.
+pub(super) struct Key {
+    name: &'static str,
+    /// What it is for, for readers of the schema.
+    about: &'static str,
+    /// What holds where it is absent.
+    default: Option<Value>,
+    /// It must be there; what to say where it is not.
+    required: Option<String>,
+}
+
+/// A key that may be absent.
+pub(super) fn key(name: &'static str, about: &'static str) -> Key {
+    Key {
+        name,
+        about,
+        default: None,
+        required: None,
+    }
+}
+
+impl Key {
+    /// What holds where it is absent, as it would be written.
+    pub(super) fn default(mut self, value: impl Into<Value>) -> Self {
+        self.default = Some(value.into());
+        self
+    }
+
+    /// As [`Key::default`], where there is one.
+    pub(super) fn maybe_default(self, value: Option<impl Into<Value>>) -> Self {
+        match value {
+            Some(value) => self.default(value),
+            None => self,
+        }
+    }
+
+    /// It must be there; `hint` says what it is.
+    pub(super) fn required(mut self, hint: impl Into<String>) -> Self {
+        self.required = Some(hint.into());
+        self
+    }
+}
+
+/// The form of a text value: each of these regular expressions matches. The schema has no more than that.
+pub(super) type Form = &'static [&'static str];
+
+/// Any text.
+pub(super) const ANY: Form = &[];
+
+/// A text that is not empty.
+pub(super) const NON_EMPTY: Form = &["[\\s\\S]"];
+
+/// Reads a document, or describes what would be read.
+pub(super) struct Reader {
+    mistakes: RefCell<Mistakes>,
+    /// The description so far, where that is what is wanted.
+    schema: Option<RefCell<Value>>,
+}
+
+impl Reader {
+    /// Reads a document.
+    pub(super) fn new() -> Self {
+        Self {
+            mistakes: RefCell::default(),
+            schema: None,
+        }
+    }
+
+    /// Describes; what it reads is nothing.
+    pub(super) fn describing() -> Self {
+        Self {
+            mistakes: RefCell::default(),
+            schema: Some(RefCell::default()),
+        }
+    }
+
+    /// The mapping that is the whole document.
+    pub(super) fn root(&self, document: Value) -> Section<'_> {
+        self.describe("", mapping("object"));
+        Section::new(String::new(), String::new(), document, self)
+    }
+
+    /// The mistakes found.
+    pub(super) fn into_mistakes(self) -> Mistakes {
+        self.mistakes.into_inner()
+    }
+
+    /// The description made.
+    pub(super) fn into_schema(self) -> Value {
+        self.schema.map(RefCell::into_inner).unwrap_or_default()
+    }
+
+    fn describe(&self, pointer: &str, schema: Value) {
+        if let Some(whole) = &self.schema
+            && let Some(place) = whole.borrow_mut().pointer_mut(pointer)
+        {
+            *place = schema;
+        }
+    }
+}
+
+fn mapping(types: impl Into<Value>) -> Value {
+    json!({"type": types.into(), "additionalProperties": false, "properties": {}})
+}
+
 /// One mapping of the tree. Each key is taken out once; what is left at the end is unknown.
 pub(super) struct Section<'a> {
     path: String,
+    /// Where its description is in the schema.
+    pointer: String,
     keys: Map<String, Value>,
-    mistakes: &'a RefCell<Mistakes>,
+    reader: &'a Reader,
 }
 
 impl<'a> Section<'a> {
     /// The mapping at `path`; a mistake, and empty, where the value is none. Null is an empty mapping.
-    pub(super) fn new(path: String, value: Value, mistakes: &'a RefCell<Mistakes>) -> Self {
+    fn new(path: String, pointer: String, value: Value, reader: &'a Reader) -> Self {
         let keys = match value {
             Value::Object(keys) => keys,
             Value::Null => Map::new(),
             other @ (Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
                 let what = format!("expected a mapping, got {}", name_of(&other));
-                mistakes.borrow_mut().add(path_or_root(&path), what);
+                reader.mistakes.borrow_mut().add(path_or_root(&path), what);
                 Map::new()
             }
         };
         Self {
             path,
+            pointer,
             keys,
-            mistakes,
+            reader,
         }
     }
 
@@ -82,79 +193,134 @@ impl<'a> Section<'a> {
 
     /// Notes a mistake at one of its keys.
     pub(super) fn mistake(&self, key: &str, problem: impl Into<String>) {
-        self.mistakes.borrow_mut().add(self.path_of(key), problem);
+        let path = self.path_of(key);
+        self.reader.mistakes.borrow_mut().add(path, problem);
     }
 
-    /// A text value, read by `parse`. None where it is absent or a mistake.
+    /// Takes a key's value out, with its name; null is absent.
+    fn take(&mut self, key: Key, mut schema: Value) -> Option<(&'static str, Value)> {
+        self.describe(&key, &mut schema);
+        let value = self.keys.remove(key.name).filter(|value| !value.is_null());
+        if let (None, Some(hint)) = (&value, &key.required) {
+            self.mistake(key.name, format!("missing; {hint}"));
+        }
+        Some((key.name, value?))
+    }
+
+    /// Adds a key to the description.
+    fn describe(&self, key: &Key, schema: &mut Value) {
+        let Some(whole) = &self.reader.schema else {
+            return;
+        };
+        let absent_is_null = key.required.is_none();
+        if absent_is_null {
+            let types = schema["type"].take();
+            schema["type"] = json!([types, "null"]);
+            if let Some(Value::Array(values)) = schema.get_mut("enum") {
+                values.push(Value::Null);
+            }
+        }
+        schema["description"] = key.about.into();
+        if let Some(default) = &key.default {
+            schema["default"] = default.clone();
+        }
+        let mut whole = whole.borrow_mut();
+        let Some(mapping) = whole.pointer_mut(&self.pointer) else {
+            return;
+        };
+        mapping["properties"][key.name] = schema.take();
+        if key.required.is_some() {
+            let required = mapping["required"].as_array_mut().map(std::mem::take);
+            let mut required = required.unwrap_or_default();
+            required.push(key.name.into());
+            mapping["required"] = required.into();
+        }
+    }
+
+    /// A text value of a form, read by `parse`. None where it is absent or a mistake.
     pub(super) fn text<T>(
         &mut self,
-        key: &str,
+        key: Key,
+        form: Form,
         parse: impl FnOnce(&str) -> Result<T, String>,
     ) -> Option<T> {
-        let parsed = match self.keys.remove(key)? {
-            Value::Null => return None,
+        let (name, value) = self.take(key, text_of(form))?;
+        let parsed = match value {
             Value::String(text) => parse(&text),
             other => Err(format!("expected a string, got {}", name_of(&other))),
         };
-        parsed.map_err(|problem| self.mistake(key, problem)).ok()
+        parsed.map_err(|problem| self.mistake(name, problem)).ok()
     }
 
-    /// A duration, read by `parse`. None where it is absent or a mistake.
-    pub(super) fn duration(
+    /// One of some words, each with what it means. Those of `later` are refused as not available yet.
+    pub(super) fn choice<T: Copy>(
         &mut self,
-        key: &str,
-        parse: impl FnOnce(&str) -> Result<Duration, String>,
-    ) -> Option<Duration> {
-        // Without its unit it is a number to YAML; that it is "no string" would help nobody.
-        if let Some(Value::Number(number)) = self.keys.get(key) {
-            let problem = format!("{number} is not a duration such as \"10s\"");
-            self.keys.remove(key);
-            self.mistake(key, problem);
-        }
-        self.text(key, parse)
-    }
-
-    /// A text value that must be there; `hint` says what it is.
-    pub(super) fn required_text<T>(
-        &mut self,
-        key: &str,
-        hint: &str,
-        parse: impl FnOnce(&str) -> Result<T, String>,
+        key: Key,
+        now: &[(&str, T)],
+        later: &[&str],
     ) -> Option<T> {
-        if self.keys.get(key).is_none_or(Value::is_null) {
-            self.mistake(key, format!("missing; {hint}"));
-        }
-        self.text(key, parse)
+        let words: Vec<_> = now.iter().map(|(word, _)| *word).collect();
+        let (name, value) = self.take(key, json!({"type": "string", "enum": words}))?;
+        let words: Vec<_> = words.iter().map(|word| format!("{word:?}")).collect();
+        let words = words.join(" or ");
+        let problem = match &value {
+            Value::String(text) => match now.iter().find(|(word, _)| word == text) {
+                Some((_, meaning)) => return Some(*meaning),
+                None if later.contains(&text.as_str()) => {
+                    format!("{text:?} is not available in this version, only {words}")
+                }
+                None => format!("{text:?} is not {words}"),
+            },
+            other => format!("expected a string, got {}", name_of(other)),
+        };
+        self.mistake(name, problem);
+        None
+    }
+
+    /// A duration, of at least a millisecond or of nothing at all. None where it is absent or a mistake.
+    pub(super) fn duration(&mut self, key: Key, zero_is_allowed: bool) -> Option<Duration> {
+        let form = if zero_is_allowed {
+            duration::FORM
+        } else {
+            duration::POSITIVE_FORM
+        };
+        let (name, value) = self.take(key, text_of(form))?;
+        let parsed = match value {
+            Value::String(text) => duration::parse(&text),
+            // Without its unit it is a number to YAML; that it is "no string" would help nobody.
+            Value::Number(number) => Err(format!("{number} is not a duration such as \"10s\"")),
+            other => Err(format!("expected a string, got {}", name_of(&other))),
+        };
+        let parsed = parsed.and_then(|duration| match duration {
+            Duration::ZERO if !zero_is_allowed => Err("must be more than zero".to_owned()),
+            duration => Ok(duration),
+        });
+        parsed.map_err(|problem| self.mistake(name, problem)).ok()
     }
 
     /// A whole number of at least `min`.
-    pub(super) fn number(&mut self, key: &str, min: u64) -> Option<u64> {
-        match self.keys.remove(key)? {
-            Value::Null => return None,
-            Value::Number(number) => {
-                if let Some(number) = number.as_u64().filter(|number| *number >= min) {
-                    return Some(number);
-                }
-                self.mistake(
-                    key,
-                    format!("expected a whole number of at least {min}, got {number}"),
-                );
-            }
-            other => {
-                self.mistake(key, format!("expected a number, got {}", name_of(&other)));
-            }
-        }
+    pub(super) fn number(&mut self, key: Key, min: u64) -> Option<u64> {
+        let (name, value) = self.take(key, json!({"type": "integer", "minimum": min}))?;
+        let problem = match &value {
+            Value::Number(number) => match number.as_u64().filter(|number| *number >= min) {
+                Some(number) => return Some(number),
+                None => format!("expected a whole number of at least {min}, got {number}"),
+            },
+            other => format!("expected a number, got {}", name_of(other)),
+        };
+        self.mistake(name, problem);
         None
     }
 
     /// A list of text values; empty where absent.
-    pub(super) fn texts(&mut self, key: &str) -> Vec<String> {
+    pub(super) fn texts(&mut self, key: Key) -> Vec<String> {
         let mut texts = Vec::new();
-        for (i, value) in self.list(key).into_iter().enumerate() {
+        let (name, values) = self.list(key, json!({"type": "string"}));
+        for (i, value) in values.into_iter().enumerate() {
             match value {
                 Value::String(text) => texts.push(text),
                 other => self.mistake(
-                    &format!("{key}[{i}]"),
+                    &format!("{name}[{i}]"),
                     format!("expected a string, got {}", name_of(&other)),
                 ),
             }
@@ -163,33 +329,45 @@ impl<'a> Section<'a> {
     }
 
     /// The mapping under a key; empty where absent.
-    pub(super) fn section(&mut self, key: &str) -> Self {
-        let value = self.keys.remove(key).unwrap_or(Value::Null);
-        Self::new(self.path_of(key), value, self.mistakes)
+    pub(super) fn section(&mut self, key: Key) -> Self {
+        let name = key.name;
+        let value = self.take(key, mapping("object"));
+        let value = value.map_or(Value::Null, |(_, value)| value);
+        let pointer = format!("{}/properties/{name}", self.pointer);
+        Self::new(self.path_of(name), pointer, value, self.reader)
     }
 
     /// The mappings of a list; none where absent.
-    pub(super) fn sections(&mut self, key: &str) -> Vec<Self> {
-        let path = self.path_of(key);
+    pub(super) fn sections(&mut self, key: Key) -> Vec<Self> {
+        let (name, mut values) = self.list(key, mapping("object"));
+        if self.reader.schema.is_some() {
+            // One, to be asked for its keys.
+            values = vec![Value::Object(Map::new())];
+        }
+        let path = self.path_of(name);
+        let pointer = format!("{}/properties/{name}/items", self.pointer);
         let mut sections = Vec::new();
-        for (i, value) in self.list(key).into_iter().enumerate() {
+        for (i, value) in values.into_iter().enumerate() {
             let is_mapping = value.is_object();
-            let section = Self::new(format!("{path}[{i}]"), value, self.mistakes);
+            let path = format!("{path}[{i}]");
+            let section = Self::new(path, pointer.clone(), value, self.reader);
             // What is no mapping has been noted; that its keys are missing need not be.
             sections.extend(is_mapping.then_some(section));
         }
         sections
     }
 
-    fn list(&mut self, key: &str) -> Vec<Value> {
-        match self.keys.remove(key) {
-            None | Some(Value::Null) => Vec::new(),
-            Some(Value::Array(values)) => values,
-            Some(other) => {
-                self.mistake(key, format!("expected a list, got {}", name_of(&other)));
+    fn list(&mut self, key: Key, items: Value) -> (&'static str, Vec<Value>) {
+        let name = key.name;
+        let values = match self.take(key, json!({"type": "array", "items": items})) {
+            None => Vec::new(),
+            Some((_, Value::Array(values))) => values,
+            Some((_, other)) => {
+                self.mistake(name, format!("expected a list, got {}", name_of(&other)));
                 Vec::new()
             }
-        }
+        };
+        (name, values)
     }
 
     /// Refuses keys that a later version will have: taking one in silence would leave its reader believing in it.
@@ -205,6 +383,17 @@ impl<'a> Section<'a> {
     pub(super) fn end(self) {
         for key in self.keys.keys() {
             self.mistake(key, "unknown key");
+        }
+    }
+}
+
+fn text_of(form: Form) -> Value {
+    match form {
+        [] => json!({"type": "string"}),
+        [one] => json!({"type": "string", "pattern": one}),
+        several => {
+            let all: Vec<_> = several.iter().map(|it| json!({"pattern": it})).collect();
+            json!({"type": "string", "allOf": all})
         }
     }
 }

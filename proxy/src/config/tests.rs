@@ -7,6 +7,9 @@ use serde_json::Value;
 
 use super::*;
 
+mod docs;
+mod schema;
+
 /// A configuration that is right, with `rest` behind it.
 fn document(rest: &str) -> String {
     format!("apiVersion: fleetcache.dev/v1alpha1\nkind: Configuration\n{rest}")
@@ -17,8 +20,9 @@ fn parse(text: &str) -> Result<file::FileConfig, Mistakes> {
     file::parse(value, Path::new("/etc/fleetcache"))
 }
 
-/// What a file says wrong, one line each.
+/// What a file says wrong, one line each. The schema refuses it too, as far as it can tell.
 fn check(rest: &str, expect: &[&str]) {
+    schema::check(rest, expect);
     let mistakes = parse(&document(rest)).map_or_else(|err| err.to_string(), |_| String::new());
     let got: Vec<_> = mistakes.lines().collect();
     assert_eq!(got, expect, "{rest}");

@@ -1,0 +1,147 @@
+//! The schema takes what the parser takes.
+
+use super::*;
+
+/// Mistakes that no schema can tell: they compare two values, or concern their size.
+const BEYOND: &[&str] = &["less than backoffMin", "exclude each other"];
+
+/// Checks a document as the parser was checked.
+pub(super) fn check(rest: &str, mistakes: &[&str]) {
+    let validator = jsonschema::draft202012::new(&schema()).unwrap();
+    let value: Value = serde_saphyr::from_str(&document(rest)).unwrap();
+    let is_beyond = |mistake: &&str| BEYOND.iter().any(|it| mistake.contains(it));
+    if mistakes.iter().all(is_beyond) {
+        let errors: Vec<_> = validator
+            .iter_errors(&value)
+            .map(|it| it.to_string())
+            .collect();
+        assert!(errors.is_empty(), "{rest}: {errors:?}");
+        return;
+    }
+    // Each path that the parser complains of is one that the schema complains of.
+    let refused: Vec<_> = validator
+        .iter_errors(&value)
+        .map(|it| (it.instance_path().to_string(), it.to_string()))
+        .collect();
+    for mistake in mistakes.iter().filter(|it| !is_beyond(it)) {
+        let (path, _) = mistake.split_once(": ").unwrap();
+        let path = format!(
+            "/{}",
+            path.replace('[', "/").replace(']', "").replace('.', "/")
+        );
+        let (parent, key) = path.rsplit_once('/').unwrap();
+        let tells = |(at, message): &(String, String)| {
+            *at == path || (at == parent && message.contains(&format!("{key:?}").replace('"', "")))
+        };
+        assert!(
+            refused.iter().any(tells),
+            "{mistake}: the schema says only {refused:?}"
+        );
+    }
+}
+
+#[test]
+fn it_is_a_schema() {
+    let schema = schema();
+    jsonschema::draft202012::meta::validate(&schema).unwrap();
+    assert_eq!(
+        schema["required"],
+        serde_json::json!(["apiVersion", "kind"])
+    );
+    // What a later version will have is not in it.
+    assert!(!schema.to_string().contains("impersonate"));
+    assert!(schema["properties"].get("tls").is_none());
+}
+
+#[test]
+fn its_defaults_are_those_of_the_code() {
+    /// The defaults of a mapping, as they would be written.
+    fn written(schema: &Value) -> Value {
+        if let Some(default) = schema.get("default") {
+            return default.clone();
+        }
+        let Some(keys) = schema["properties"].as_object() else {
+            return Value::Null;
+        };
+        keys.iter()
+            .map(|(key, schema)| (key.clone(), written(schema)))
+            .collect()
+    }
+    let mut defaults = written(&schema());
+    defaults["apiVersion"] = "fleetcache.dev/v1alpha1".into();
+    defaults["kind"] = "Configuration".into();
+    let base = Path::new("/etc/fleetcache");
+    let mut said = file::parse(defaults, base).unwrap();
+    assert_eq!(said.listen.take(), Some(ListenAddress::listen()));
+    assert_eq!(
+        said.admin_listen.take(),
+        Some(ListenAddress::admin_listen())
+    );
+    assert_eq!(said, parse(&document("")).unwrap());
+}
+
+#[test]
+fn what_the_parser_takes_it_takes() {
+    for rest in [
+        "listen: null\nclusters: null\ndefaults: { probe: null, identity: null, maxInFlight: null }\nresources: null",
+        "listen: '[::1]:0'",
+        "listen: proxy.example.com:8443",
+        "connections: { backoffMin: 1h1m1s1ms, backoffMax: 2h }",
+        "defaults: { watchDisconnectGrace: 0s }",
+        "cache: { memoryLimit: '4096' }",
+        "cache: { memoryLimit: 1% }",
+        "cache: { memoryLimit: 12Ki }",
+        "cache: { memoryLimit: 12k }",
+        "resources: [ { group: null, resource: pods, cache: always } ]",
+    ] {
+        super::check(rest, &[]);
+    }
+}
+
+#[test]
+fn what_the_parser_refuses_it_refuses() {
+    for (rest, mistake) in [
+        (
+            "listen: ''",
+            "listen: \"\" is not an address such as \"127.0.0.1:8443\" or \"[::]:8443\"",
+        ),
+        (
+            "listen: 'a b:1'",
+            "listen: \"a b:1\" is not an address such as \"127.0.0.1:8443\" or \"[::]:8443\"",
+        ),
+        (
+            "cache: { memoryLimit: 0% }",
+            "cache.memoryLimit: \"0%\" is not a memory limit such as \"70%\" or \"2Gi\"",
+        ),
+        (
+            "cache: { memoryLimit: 2Ti }",
+            "cache.memoryLimit: \"2Ti\" is not a memory limit such as \"70%\" or \"2Gi\"",
+        ),
+        (
+            "cache: { memoryLimit: '0' }",
+            "cache.memoryLimit: \"0\" is not a memory limit such as \"70%\" or \"2Gi\"",
+        ),
+        (
+            "cache: { idleTimeout: 0m0s }",
+            "cache.idleTimeout: must be more than zero",
+        ),
+        (
+            "cache: { idleTimeout: '' }",
+            "cache.idleTimeout: \"\" is not a duration such as \"10s\", \"1m30s\" or \"250ms\"",
+        ),
+        (
+            "cache: { idleTimeout: 1s1m }",
+            "cache.idleTimeout: \"1s1m\" is not a duration such as \"10s\", \"1m30s\" or \"250ms\"",
+        ),
+        (
+            "overrides: [ { cluster: '' } ]",
+            "overrides[0].cluster: must not be empty",
+        ),
+        (
+            "connections: { backoffMin: 3s, backoffMax: 2s }",
+            "connections.backoffMax: less than backoffMin",
+        ),
+    ] {
+        super::check(rest, &[mistake]);
+    }
+}
