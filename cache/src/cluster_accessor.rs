@@ -7,6 +7,7 @@ mod owner;
 mod publish;
 #[cfg(test)]
 pub(crate) mod tests;
+mod update;
 mod view;
 
 use std::sync::Arc;
@@ -120,6 +121,8 @@ pub struct ClusterAccessor {
     waiters: Semaphore,
     informers: Arc<Informers>,
     documents: Arc<Documents>,
+    /// What the owner is told to do differently.
+    updates: watch::Sender<ClusterConfig>,
     removed: CancellationToken,
 }
 
@@ -141,6 +144,7 @@ impl ClusterAccessor {
             config.name.clone(),
             connection.clone(),
         );
+        let (updates, updates_rx) = watch::channel(config.clone());
         let accessor = Arc::new(Self {
             name: config.name.clone(),
             context: config.context.clone(),
@@ -150,6 +154,7 @@ impl ClusterAccessor {
             view,
             demand: Arc::clone(&demand),
             waiters: Semaphore::new(MAX_WAITERS),
+            updates,
             removed: removed.clone(),
         });
         let owner = Owner::new(
@@ -164,7 +169,7 @@ impl ClusterAccessor {
         fleet.tasks().spawn(async move {
             stopped.run_until_cancelled(fetching).await;
         });
-        fleet.tasks().spawn(owner.run(removed));
+        fleet.tasks().spawn(owner.run(updates_rx, removed));
         accessor
     }
 
@@ -231,6 +236,17 @@ impl ClusterAccessor {
     /// Its health.
     pub fn status(&self) -> ClusterStatus {
         self.view.borrow().status()
+    }
+
+    /// Fires when it is removed, and when the process ends.
+    pub fn removed(&self) -> &CancellationToken {
+        &self.removed
+    }
+
+    /// What is configured for it changed. Another credential or other times are used in place; to another address, or
+    /// with another CA, it is connected anew before the old connection is let go.
+    pub(crate) fn update(&self, config: ClusterConfig) {
+        self.updates.send_replace(config);
     }
 
     /// Disconnects it for good.

@@ -62,6 +62,21 @@ impl ClusterCache {
         taken
     }
 
+    /// Tells a cluster what is configured for it now; its connection and what it holds in memory stay as far as they can.
+    /// False where there is none of that name.
+    pub fn update(&self, cluster: ClusterConfig) -> bool {
+        let found = self.get(&cluster.name);
+        if let Some(accessor) = &found {
+            accessor.update(cluster);
+        }
+        found.is_some()
+    }
+
+    /// From now on, at most so many connects are in DNS or TLS at once.
+    pub fn set_max_connecting(&self, max_connecting: usize) {
+        self.limit.set(max_connecting);
+    }
+
     /// Removes a cluster: it is disconnected and forgotten, and its name is free at once. False where there was none.
     pub fn remove(&self, name: &str) -> bool {
         let _changing = self.changing.lock();
@@ -129,6 +144,7 @@ mod tests {
         assert!(cache.get("c").is_none());
         assert_eq!(cache.add(vec![named("b"), named("c")]), ["b"]);
         let first = cache.get("c").unwrap();
+        assert!(cache.update(named("c")) && !cache.update(named("d")));
         assert!(cache.remove("c") && !cache.remove("c"));
         assert!(cache.get("c").is_none());
         assert!(cache.add(vec![named("c")]).is_empty());

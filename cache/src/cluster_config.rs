@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::credential::CredentialConfig;
 
 /// One cluster, checked at load.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ClusterConfig {
     /// The name in `/clusters/<name>`: a DNS-1123 subdomain.
     pub name: String,
@@ -23,7 +23,7 @@ pub struct ClusterConfig {
 }
 
 /// Where a cluster's kube-apiserver is.
-#[derive(Clone)]
+#[derive(Clone, PartialEq)]
 pub struct EndpointConfig {
     /// `https://host:port/base/path`, as the kubeconfig's `server`.
     pub server: http::Uri,
@@ -66,7 +66,7 @@ pub enum ConnectPolicy {
 }
 
 /// The timings of one cluster's connection.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectionTiming {
     /// Path of the probe, such as `/readyz`.
     pub probe_path: String,

@@ -113,7 +113,8 @@ impl Connection {
         &self.closed
     }
 
-    /// Fires when the cluster is connected again after this connection was closed: what waited for that may go on.
+    /// Fires when the cluster is connected again after this connection was closed, or is gone for good: what waited for
+    /// that may go on.
     pub fn replaced(&self) -> &CancellationToken {
         &self.replaced
     }

@@ -146,6 +146,51 @@ impl Credential {
     }
 }
 
+impl PartialEq for CredentialConfig {
+    fn eq(&self, other: &Self) -> bool {
+        let same =
+            |one: &SecretString, two: &SecretString| one.expose_secret() == two.expose_secret();
+        match (self, other) {
+            (Self::Anonymous, Self::Anonymous) => true,
+            (
+                Self::ClientCertificate { certificate, key },
+                Self::ClientCertificate {
+                    certificate: other,
+                    key: other_key,
+                },
+            ) => certificate == other && same(key, other_key),
+            (
+                Self::ClientCertificateFiles { certificate, key },
+                Self::ClientCertificateFiles {
+                    certificate: other,
+                    key: other_key,
+                },
+            ) => certificate == other && key == other_key,
+            (Self::Token(one), Self::Token(two)) => same(one, two),
+            (Self::TokenFile(one), Self::TokenFile(two)) => one == two,
+            (
+                Self::Basic { username, password },
+                Self::Basic {
+                    username: other,
+                    password: other_password,
+                },
+            ) => username == other && same(password, other_password),
+            (Self::Exec(one), Self::Exec(two)) => one == two,
+            (
+                Self::Both {
+                    certificate,
+                    authorization,
+                },
+                Self::Both {
+                    certificate: other,
+                    authorization: other_authorization,
+                },
+            ) => certificate == other && authorization == other_authorization,
+            _ => false,
+        }
+    }
+}
+
 impl CredentialConfig {
     fn can_change(&self) -> bool {
         match self {

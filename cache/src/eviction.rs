@@ -3,13 +3,14 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::documents::Bodies;
 use crate::informer::Informer;
-use crate::informers::{Informers, InformersConfig};
+use crate::informers::{CachePolicy, Informers, InformersConfig};
 
 /// Time between two looks.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
@@ -17,7 +18,8 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
 /// The informers of all clusters.
 #[derive(Debug)]
 pub struct Fleet {
-    config: InformersConfig,
+    /// Read by all informers; replaced as a whole.
+    config: ArcSwap<InformersConfig>,
     tasks: TaskTracker,
     bodies: Arc<Bodies>,
     /// Held while the list is copied, never across an await.
@@ -43,7 +45,7 @@ impl Fleet {
         shutdown: &CancellationToken,
     ) -> Arc<Self> {
         let fleet = Arc::new(Self {
-            config,
+            config: ArcSwap::from_pointee(config),
             tasks: tasks.clone(),
             bodies: Arc::default(),
             clusters: Mutex::default(),
@@ -58,8 +60,24 @@ impl Fleet {
         fleet
     }
 
-    pub(crate) fn config(&self) -> &InformersConfig {
-        &self.config
+    pub(crate) fn config(&self) -> Arc<InformersConfig> {
+        self.config.load_full()
+    }
+
+    /// From now on this holds: informers of kinds that are never kept stop, those of kinds that are always kept now start.
+    pub fn reconfigure(&self, config: InformersConfig) {
+        let before = self.config.swap(Arc::new(config));
+        let now = self.config();
+        let clusters: Vec<_> = self
+            .clusters
+            .lock()
+            .iter()
+            .filter_map(Weak::upgrade)
+            .collect();
+        for informers in clusters {
+            informers.reconfigured(&before, &now);
+        }
+        self.sweep();
     }
 
     pub(crate) fn tasks(&self) -> &TaskTracker {
@@ -78,7 +96,7 @@ impl Fleet {
 
     /// Whether another informer may start.
     pub(crate) fn has_room(&self) -> bool {
-        (self.totals().bytes as u64) < self.config.memory_limit
+        (self.totals().bytes as u64) < self.config().memory_limit
     }
 
     /// What all informers hold together.
@@ -93,16 +111,18 @@ impl Fleet {
         totals
     }
 
-    /// Stops who is idle, and while the memory limit is passed the least recently read.
+    /// Stops who is not to be kept, who is idle, and while the memory limit is passed the least recently read.
     fn sweep(&self) {
         // Readers and reflectors go on meanwhile: idleness and size are looked at once, or the order would be none and
         // the sum not that of its parts.
+        let config = self.config();
         let looked_at = self.all().into_iter().map(|(informers, informer)| Running {
+            never: config.policy(&informer.gvr) == CachePolicy::Never,
             idle: informer.idle_for(),
             bytes: informer.size().1 as u64,
             stop: move |reason| informers.stop(&informer, reason),
         });
-        for (running, reason) in to_stop(looked_at.collect(), &self.config) {
+        for (running, reason) in to_stop(looked_at.collect(), &config) {
             (running.stop)(reason);
         }
     }
@@ -127,6 +147,8 @@ impl Fleet {
 
 /// An informer at the moment of a look.
 struct Running<S> {
+    /// The configuration says that its kind is never kept: it says so since after the start.
+    never: bool,
     idle: Duration,
     bytes: u64,
     stop: S,
@@ -141,7 +163,9 @@ fn to_stop<S>(
     let mut bytes: u64 = running.iter().map(|running| running.bytes).sum();
     let mut stopped = Vec::new();
     for running in running {
-        let reason = if running.idle >= config.idle_timeout {
+        let reason = if running.never {
+            "never"
+        } else if running.idle >= config.idle_timeout {
             "idle"
         } else if bytes > config.memory_limit {
             "memory-limit"
@@ -167,6 +191,7 @@ mod tests {
         };
         let check = |looked_at: &[(u64, u64)], expected: &[(u64, &str)]| {
             let running = looked_at.iter().map(|&(idle, bytes)| Running {
+                never: bytes == 7,
                 idle: Duration::from_secs(idle),
                 bytes,
                 stop: (),
@@ -182,5 +207,6 @@ mod tests {
         check(&[(1, 90), (3, 10), (2, 10)], &[(3, "memory-limit")]);
         check(&[(1, 90), (70, 20), (2, 10)], &[(70, "idle")]);
         check(&[(1, 200)], &[(1, "memory-limit")]);
+        check(&[(1, 7), (2, 10)], &[(1, "never")]);
     }
 }

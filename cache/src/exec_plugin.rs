@@ -19,7 +19,7 @@ const DEADLINE: Duration = Duration::from_secs(30);
 const MAX_OUTPUT: u64 = 1 << 20;
 
 /// An `exec` entry of a kubeconfig.
-#[derive(Clone)]
+#[derive(Clone, PartialEq)]
 pub struct ExecPluginConfig {
     /// The program, absolute or found on `PATH`.
     pub command: std::path::PathBuf,

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -45,13 +45,17 @@ const REFUSED_FOR: Duration = Duration::from_secs(60);
 /// What all reflectors of a cluster share.
 #[derive(Debug)]
 pub(crate) struct Settings {
-    pub(crate) max_objects_per_kind: u64,
+    max_objects_per_kind: AtomicU64,
     /// The server refuses streaming lists, or ignores what asks for them: lists are paged.
     pages: AtomicBool,
     second_watches: Semaphore,
 }
 
 impl Settings {
+    pub(crate) fn max_objects_per_kind(&self) -> u64 {
+        self.max_objects_per_kind.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn pages_lists(&self) -> bool {
         self.pages.load(Ordering::Relaxed)
     }
@@ -138,7 +142,7 @@ impl Informers {
             cluster: cluster.to_owned(),
             fleet: Arc::clone(fleet),
             settings: Arc::new(Settings {
-                max_objects_per_kind: fleet.config().max_objects_per_kind,
+                max_objects_per_kind: AtomicU64::new(fleet.config().max_objects_per_kind),
                 pages: AtomicBool::new(false),
                 second_watches: Semaphore::new(SECOND_WATCHES),
             }),
@@ -147,7 +151,7 @@ impl Informers {
             state: Mutex::default(),
         });
         fleet.enroll(&informers);
-        informers.warm();
+        informers.warm(fleet.config().always().cloned().collect());
         informers
     }
 
@@ -299,9 +303,20 @@ impl Informers {
         self.state.lock().of_storage(storage)
     }
 
-    /// Starts the informers of the kinds that are always kept, on the first connection.
-    fn warm(self: &Arc<Self>) {
-        let always: Vec<(String, String)> = self.fleet.config().always().cloned().collect();
+    /// The configuration changed: kinds that are always kept now start, and what was refused may be tried again.
+    pub(crate) fn reconfigured(self: &Arc<Self>, before: &InformersConfig, now: &InformersConfig) {
+        self.settings
+            .max_objects_per_kind
+            .store(now.max_objects_per_kind, Ordering::Relaxed);
+        if before != now {
+            self.state.lock().refused.clear();
+        }
+        let is_new = |kind: &&(String, String)| before.policy_of(kind) != CachePolicy::Always;
+        self.warm(now.always().filter(is_new).cloned().collect());
+    }
+
+    /// Starts the informers of kinds that are always kept, on the first connection.
+    fn warm(self: &Arc<Self>, always: Vec<(String, String)>) {
         if always.is_empty() {
             return;
         }
@@ -309,21 +324,23 @@ impl Informers {
         self.fleet.tasks().spawn(async move {
             let removed = informers.removed.clone();
             removed
-                .run_until_cancelled(informers.start_all(&always))
+                .run_until_cancelled(informers.start_all(always))
                 .await;
         });
     }
 
-    async fn start_all(self: &Arc<Self>, kinds: &[(String, String)]) {
+    async fn start_all(self: &Arc<Self>, mut left: Vec<(String, String)>) {
         let mut connections = self.connections.clone();
         let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
-        let mut left: Vec<_> = kinds.to_vec();
         while !left.is_empty() {
             let Some(connection) = next_connection(&mut connections).await else {
                 return;
             };
             let shard = connection.informer_shard();
             let mut failed = Vec::new();
+            // It may have changed meanwhile.
+            let config = self.fleet.config();
+            left.retain(|kind| config.policy_of(kind) == CachePolicy::Always);
             for (group, resource) in left {
                 match preferred_version(&connection, &shard, &group).await {
                     Ok(version) => self.start(&Gvr::new(&group, &version, &resource)),

@@ -23,13 +23,24 @@ use crate::upstream::tls;
 pub struct Loaded {
     /// Clusters that can be used.
     pub clusters: Vec<ClusterConfig>,
-    /// Contexts that cannot: one sentence each that names file, context and what to do.
-    pub rejected: Vec<String>,
+    /// Files and contexts that cannot.
+    pub rejected: Vec<Rejected>,
+}
+
+/// Why a file or a context cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rejected {
+    /// The context; none where it is about a whole file.
+    pub context: Option<String>,
+    /// One sentence that names file, context and what to do.
+    pub reason: String,
 }
 
 /// Reads kubeconfig files, merged as kubectl merges them (the first file to name something wins), and makes one cluster of
 /// each context, or of each of `contexts` where that is not empty. With `connect` none, contexts with an exec plugin
 /// connect on demand and all others always.
+///
+/// `held` are names that contexts have already, by context: each keeps its own, whatever others come before it.
 ///
 /// What cannot be used never stops the rest: it is told in [`Loaded::rejected`].
 pub fn load(
@@ -37,8 +48,10 @@ pub fn load(
     contexts: &[String],
     timing: &ConnectionTiming,
     connect: Option<ConnectPolicy>,
+    held: &HashMap<String, String>,
 ) -> Loaded {
-    load_with(paths, contexts, timing, connect, &ProxyEnv::from_env())
+    let proxy_env = ProxyEnv::from_env();
+    load_with(paths, contexts, timing, connect, held, &proxy_env)
 }
 
 fn load_with(
@@ -46,12 +59,13 @@ fn load_with(
     contexts: &[String],
     timing: &ConnectionTiming,
     connect: Option<ConnectPolicy>,
+    held: &HashMap<String, String>,
     proxy_env: &ProxyEnv,
 ) -> Loaded {
     let mut loaded = Loaded::default();
     let files = Files::read(paths, &mut loaded.rejected);
     let wanted = files.wanted(contexts, &mut loaded.rejected);
-    let names = name::unique(wanted.iter().map(|context| context.name.as_str()));
+    let names = name::unique(wanted.iter().map(|context| context.name.as_str()), held);
     for (context, name) in wanted.into_iter().zip(names) {
         let file = files.file_of(&context.name);
         match files.cluster(context, proxy_env) {
@@ -72,10 +86,11 @@ fn load_with(
                 });
             }
             Err(problems) => {
-                let sentences = problems.into_iter().map(|problem| {
-                    format!("{}: context {:?}: {problem}", file.display(), context.name)
+                let rejected = problems.into_iter().map(|problem| Rejected {
+                    reason: format!("{}: context {:?}: {problem}", file.display(), context.name),
+                    context: Some(context.name.clone()),
                 });
-                loaded.rejected.extend(sentences);
+                loaded.rejected.extend(rejected);
             }
         }
     }
@@ -91,7 +106,7 @@ struct Files {
 }
 
 impl Files {
-    fn read(paths: &[PathBuf], rejected: &mut Vec<String>) -> Self {
+    fn read(paths: &[PathBuf], rejected: &mut Vec<Rejected>) -> Self {
         let mut files = Self {
             merged: Kubeconfig::default(),
             file_of: HashMap::new(),
@@ -110,7 +125,10 @@ impl Files {
                         files.file_of.entry(name).or_insert_with(|| path.clone());
                     }
                 }
-                Err(error) => rejected.push(format!("{}: {}", path.display(), words(&error))),
+                Err(error) => rejected.push(Rejected {
+                    context: None,
+                    reason: format!("{}: {}", path.display(), words(&error)),
+                }),
             }
         }
         files
@@ -123,7 +141,7 @@ impl Files {
     }
 
     /// The contexts to use, each once.
-    fn wanted(&self, contexts: &[String], rejected: &mut Vec<String>) -> Vec<&NamedContext> {
+    fn wanted(&self, contexts: &[String], rejected: &mut Vec<Rejected>) -> Vec<&NamedContext> {
         let mut seen = BTreeSet::new();
         if contexts.is_empty() {
             let all = self.merged.contexts.iter();
@@ -142,15 +160,14 @@ impl Files {
                 None => {
                     let paths: Vec<_> =
                         self.paths.iter().map(|p| p.display().to_string()).collect();
-                    rejected.push(format!(
-                        "context {name:?} is not in {}; name one of {:?}",
-                        paths.join(", "),
-                        self.merged
-                            .contexts
-                            .iter()
-                            .map(|c| &c.name)
-                            .collect::<Vec<_>>()
-                    ));
+                    let known: Vec<_> = self.merged.contexts.iter().map(|c| &c.name).collect();
+                    rejected.push(Rejected {
+                        context: Some(name.clone()),
+                        reason: format!(
+                            "context {name:?} is not in {}; name one of {known:?}",
+                            paths.join(", ")
+                        ),
+                    });
                 }
             }
         }

@@ -210,7 +210,7 @@ impl Reflector {
         let learned = Envelope::learn(&body, &resource.kind)?;
         if learned
             .count
-            .is_none_or(|count| count > self.settings.max_objects_per_kind)
+            .is_none_or(|count| count > self.settings.max_objects_per_kind())
         {
             return Err(ReflectorError::Refused(Refusal::TooManyObjects));
         }

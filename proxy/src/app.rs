@@ -1,6 +1,5 @@
 //! The only wiring: state directory, clusters, handler, listeners; and their end, in order.
 
-use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -13,17 +12,19 @@ use fleetcache_cache::cluster_cache::ClusterCache;
 use fleetcache_cache::eviction::Fleet;
 use rustls::crypto::aws_lc_rs;
 use tokio::net::TcpListener;
+use tokio::sync::Notify;
 use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use crate::admin::{self, Admin, Readiness};
-use crate::clusters::{self, Itself};
+use crate::clusters;
 use crate::config::{Config, ListenAddress};
 use crate::handler::{Handler, HandlerParts};
+use crate::limits::Limits;
 use crate::listener::{self, Timeouts};
 use crate::metrics::{Metrics, Scrape};
-use crate::serving_kubeconfig::ServingKubeconfig;
+use crate::reload::{self, Reloader, Reread, Served};
 use crate::state_dir::{self, StateDir};
 use crate::telemetry;
 
@@ -41,6 +42,8 @@ pub struct App {
     proxy: JoinHandle<()>,
     /// The admin listener.
     admin: JoinHandle<()>,
+    /// Wakes who reads the configuration again.
+    reload: Arc<Notify>,
     /// The owners of clusters and their informers.
     cluster_tasks: TaskTracker,
     stop: Stop,
@@ -55,11 +58,11 @@ struct Stop {
 }
 
 impl App {
-    /// Starts a proxy: when this returns, both its ports answer.
+    /// Starts a proxy: when this returns, both its ports answer. `reread` gives the configuration as it is later.
     ///
     /// # Errors
     /// What stands in the way, and what to do.
-    pub async fn start(config: Config) -> anyhow::Result<Self> {
+    pub async fn start(config: Config, reread: Reread) -> anyhow::Result<Self> {
         telemetry::watch_panics();
         // kube asks for the process's default; it is there already when another proxy runs in this process.
         let _ = aws_lc_rs::default_provider().install_default();
@@ -75,39 +78,25 @@ impl App {
             port: proxy_addr.port(),
             ..config.listen.clone()
         };
-        let itself = Itself {
-            listen: &listen,
-            ca_pem: &ca_pem,
+        let served = Served {
+            url: listen.url(proxy_addr),
+            listen,
+            ca_pem,
+            token,
+            kubeconfig: state_dir.path().join(state_dir::KUBECONFIG),
         };
-        let loaded = clusters::load(&config, &itself)?;
-        for reason in &loaded.rejected {
-            tracing::warn!(%reason, "not served");
+        let found = clusters::load(&config, &served.itself())?;
+        for rejected in &found.rejected {
+            tracing::warn!(reason = rejected.reason, "not served");
         }
-        for cluster in &loaded.clusters {
-            if cluster.name != cluster.context {
-                tracing::info!(
-                    context = cluster.context,
-                    cluster = cluster.name,
-                    "context served under another name"
-                );
-            }
-        }
-        let names: Vec<_> = loaded.clusters.iter().map(|it| it.name.clone()).collect();
-        let settings: HashMap<_, _> = names
-            .iter()
-            .map(|name| (name.clone(), config.settings(name)))
-            .collect();
+        found.clusters.iter().for_each(reload::log_name);
+        let names = || found.clusters.iter().map(|it| it.name.as_str());
+        let limits = Arc::new(Limits::default());
+        limits.set(names().map(|name| (name.to_owned(), config.settings(name))));
 
         let tls =
             listener::tls_config(certificates).context("the serving certificate cannot be used")?;
-        let kubeconfig = ServingKubeconfig::new(
-            &listen.url(proxy_addr),
-            &ca_pem,
-            &token,
-            names.iter().map(String::as_str),
-        );
-        let path = state_dir.path().join(state_dir::KUBECONFIG);
-        state_dir::write_private(&path, kubeconfig.to_yaml().as_bytes())?;
+        served.write(names())?;
 
         // From here on nothing fails: what was started need not be stopped again.
         let (draining, stop_clusters, stop_admin) = (
@@ -118,27 +107,23 @@ impl App {
         let cluster_tasks = TaskTracker::new();
         let fleet = Fleet::start(config.informers(), &cluster_tasks, &stop_clusters);
         let clusters = ClusterCache::start(
-            loaded.clusters,
+            found.clusters.clone(),
             config.connections.max_concurrent,
             &fleet,
             &stop_clusters,
         );
         let metrics = Arc::new(Metrics::default());
+        let totals = Arc::clone(&fleet);
         let scrape = Scrape::new(
             &metrics,
             Arc::clone(&clusters),
-            Box::new(move || fleet.totals()),
+            Box::new(move || totals.totals()),
         );
         let handler = Arc::new(Handler::new(HandlerParts {
-            clusters,
-            authenticator: Authenticator::new(&token),
+            clusters: Arc::clone(&clusters),
+            authenticator: Authenticator::new(&served.token),
             metrics,
-            settings: Box::new(move |name| {
-                settings
-                    .get(name)
-                    .cloned()
-                    .unwrap_or_else(|| config.settings(name))
-            }),
+            limits: Arc::clone(&limits),
             tunnels: TaskTracker::new(),
             draining: draining.clone(),
         }));
@@ -163,10 +148,13 @@ impl App {
         tracing::info!(
             %proxy_addr,
             %admin_addr,
-            clusters = names.len(),
-            kubeconfig = %path.display(),
+            clusters = found.clusters.len(),
+            kubeconfig = %served.kubeconfig.display(),
             "listening"
         );
+        let reload = Arc::new(Notify::new());
+        let reloader = Reloader::new(reread, served, config, found, clusters, fleet, limits);
+        tokio::spawn(reloader.run(Arc::clone(&reload), draining.clone()));
         Ok(Self {
             proxy_addr,
             admin_addr,
@@ -174,6 +162,7 @@ impl App {
             readiness,
             proxy,
             admin,
+            reload,
             cluster_tasks,
             stop: Stop {
                 draining: draining.drop_guard(),
@@ -201,6 +190,11 @@ impl App {
     /// The kubeconfig that clients use.
     pub fn kubeconfig(&self) -> PathBuf {
         self.state_dir().join(state_dir::KUBECONFIG)
+    }
+
+    /// Reads the configuration and the kubeconfig files again, and applies what has changed.
+    pub fn reload(&self) {
+        self.reload.notify_one();
     }
 
     /// Ends: `/readyz` fails, streams end, connections finish, clusters are let go, the admin port goes last.

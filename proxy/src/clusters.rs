@@ -1,22 +1,25 @@
 //! From the configured sources to clusters: their names, their timings, and that none of them is this proxy.
 
+mod check;
 mod contexts;
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use fleetcache_cache::cluster_config::ClusterConfig;
-use fleetcache_cache::kubeconfig::{self, Loaded};
+use fleetcache_cache::kubeconfig;
 
 use self::contexts::Contexts;
 use crate::config::{Config, KubeconfigOrigin, KubeconfigSource, ListenAddress};
+
+pub use check::check_file;
 
 /// How to recognise this proxy among clusters.
 #[derive(Debug)]
 pub struct Itself<'a> {
     /// The address it listens on, with the port it got.
     pub listen: &'a ListenAddress,
-    /// Its CA's certificate, PEM.
+    /// Its CA's certificate, PEM; empty where there is none yet.
     pub ca_pem: &'a str,
 }
 
@@ -58,63 +61,212 @@ pub enum ClustersError {
     },
 }
 
+/// Where a cluster comes from: files that are read as one, and a context in them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Origin {
+    /// The files.
+    pub paths: Vec<PathBuf>,
+    /// The context.
+    pub context: String,
+}
+
+/// The names of clusters by where they come from.
+pub type Names = HashMap<Origin, String>;
+
+/// What the configured sources gave.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// The clusters that can be served, each with the timings that hold for its name.
+    pub clusters: Vec<ClusterConfig>,
+    /// The names of all contexts, of those that cannot be served now too.
+    pub names: Names,
+    /// Names of clusters that were served before, and whose contexts are there but cannot be used now.
+    pub spoilt: BTreeSet<String>,
+    /// What cannot be served.
+    pub rejected: Vec<Rejected>,
+}
+
+/// What of a source cannot be served, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rejected {
+    /// The index of the source.
+    pub source: usize,
+    /// What of it.
+    pub subject: Subject,
+    /// One sentence that names file, context and what to do.
+    pub reason: String,
+}
+
+/// What of a source cannot be served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// A file that cannot be read: what is in it is not known.
+    File,
+    /// All of it: there are no contexts.
+    NoContexts,
+    /// One context.
+    Context(String),
+}
+
 /// Contexts up to which a message lists them.
 const FEW: usize = 20;
 
-/// Loads all clusters, each with the timings that hold for its name.
+/// Loads all clusters for the start.
 ///
 /// # Errors
 /// What was asked for cannot be served: one of the clusters is this proxy, there is none, or one that a flag names is
 /// not there.
-pub fn load(config: &Config, itself: &Itself<'_>) -> Result<Loaded, ClustersError> {
-    let mut all = Loaded::default();
-    let mut taken = HashSet::new();
-    let found: Vec<_> = config
+pub fn load(config: &Config, itself: &Itself<'_>) -> Result<Found, ClustersError> {
+    let sources = read(config);
+    check_flag(config, &sources)?;
+    find(config, itself, &Names::new(), &sources)?.not_nothing()
+}
+
+/// Loads all clusters again; contexts that are still there keep their names.
+///
+/// # Errors
+/// One of the clusters is this proxy, or there is none.
+pub fn load_again(
+    config: &Config,
+    itself: &Itself<'_>,
+    held: &Names,
+) -> Result<Found, ClustersError> {
+    find(config, itself, held, &read(config))?.not_nothing()
+}
+
+fn read(config: &Config) -> Vec<Contexts> {
+    let sources = config.kubeconfigs.iter();
+    sources.map(|it| Contexts::read(&it.present())).collect()
+}
+
+fn find(
+    config: &Config,
+    itself: &Itself<'_>,
+    held: &Names,
+    sources: &[Contexts],
+) -> Result<Found, ClustersError> {
+    let mut all = Found::default();
+    let wanted: Vec<_> = config
         .kubeconfigs
         .iter()
-        .map(|it| Contexts::read(&it.paths))
+        .zip(sources)
+        .map(|(source, contexts)| wanted(config, source, contexts))
         .collect();
-    check_flag(config, &found)?;
-    for (source, found) in config.kubeconfigs.iter().zip(found) {
-        all.rejected.extend(found.unread());
-        if found.is_empty() {
-            all.rejected.extend(found.without_contexts());
+    // Who has each name: first those that have it already and are still there.
+    let mut taken: HashMap<String, Origin> = HashMap::new();
+    for ((source, contexts), wanted) in config.kubeconfigs.iter().zip(sources).zip(&wanted) {
+        for context in contexts.names() {
+            let origin = source.origin_of(context);
+            let is_wanted = wanted
+                .iter()
+                .any(|it| it.is_empty() || it.iter().any(|it| it == context));
+            if let Some(name) = held.get(&origin).filter(|_| is_wanted) {
+                taken.insert(name.clone(), origin);
+            }
+        }
+    }
+    for (index, (source, contexts)) in config.kubeconfigs.iter().zip(sources).enumerate() {
+        let mut reject = |subject, reason| {
+            all.rejected.push(Rejected {
+                source: index,
+                subject,
+                reason,
+            });
+        };
+        for reason in contexts.unread() {
+            reject(Subject::File, reason);
+        }
+        if contexts.is_empty() {
+            for reason in contexts.without_contexts() {
+                reject(Subject::NoContexts, reason);
+            }
             continue;
         }
-        let mut wanted = source.contexts.clone();
-        if config.contexts.is_some() && found.is_complete() {
-            // A flag names contexts of all sources together.
-            wanted.retain(|name| found.file_of(name).is_some());
-            if wanted.is_empty() {
-                continue;
-            }
-        }
+        let Some(wanted) = &wanted[index] else {
+            continue;
+        };
+        let held: HashMap<_, _> = contexts
+            .names()
+            .filter_map(|context| {
+                let name = held.get(&source.origin_of(context))?;
+                Some((context.to_owned(), name.clone()))
+            })
+            .collect();
         // The timings follow from names that only the load finds.
         let timing = config.timing("");
-        let loaded = kubeconfig::load(found.files(), &wanted, &timing, source.connect);
-        all.rejected.extend(loaded.rejected);
+        let loaded = kubeconfig::load(contexts.files(), wanted, &timing, source.connect, &held);
+        for rejected in loaded.rejected {
+            let subject = match rejected.context {
+                Some(context) => {
+                    if let Some(name) = held.get(&context)
+                        && contexts.file_of(&context).is_some()
+                    {
+                        all.spoilt.insert(name.clone());
+                        all.names.insert(source.origin_of(&context), name.clone());
+                    }
+                    Subject::Context(context)
+                }
+                None => Subject::File,
+            };
+            reject(subject, rejected.reason);
+        }
         for mut cluster in loaded.clusters {
             if itself.is(&cluster) {
-                return Err(serves_itself(cluster, source, &found));
+                return Err(serves_itself(cluster, source, contexts));
             }
-            if !taken.insert(cluster.name.clone()) {
-                all.rejected.push(format!(
-                    "context {:?} of {}: another source has a cluster {:?} already; rename the context",
-                    cluster.context,
-                    found.file_of(&cluster.context).unwrap_or_else(|| Path::new("")).display(),
-                    cluster.name,
-                ));
+            let origin = source.origin_of(&cluster.context);
+            let holder = taken.entry(cluster.name.clone());
+            if *holder.or_insert_with(|| origin.clone()) != origin {
+                let file = contexts.file_of(&cluster.context);
+                reject(
+                    Subject::Context(cluster.context.clone()),
+                    format!(
+                        "context {:?} of {}: another source has a cluster {:?} already; rename the context",
+                        cluster.context,
+                        file.unwrap_or_else(|| Path::new("")).display(),
+                        cluster.name,
+                    ),
+                );
                 continue;
             }
+            all.names.insert(origin, cluster.name.clone());
             cluster.timing = config.timing(&cluster.name);
             all.clusters.push(cluster);
         }
     }
-    if all.clusters.is_empty() {
-        let rejected = all.rejected;
-        return Err(ClustersError::Nothing { rejected });
-    }
     Ok(all)
+}
+
+/// The contexts to serve of a source; all where empty. None where a flag names only contexts of others.
+fn wanted(config: &Config, source: &KubeconfigSource, contexts: &Contexts) -> Option<Vec<String>> {
+    let mut wanted = source.contexts.clone();
+    if config.contexts.is_some() && contexts.is_complete() {
+        // A flag names contexts of all sources together.
+        wanted.retain(|name| contexts.file_of(name).is_some());
+        if wanted.is_empty() {
+            return None;
+        }
+    }
+    Some(wanted)
+}
+
+impl Found {
+    fn not_nothing(self) -> Result<Self, ClustersError> {
+        if self.clusters.is_empty() {
+            let rejected = self.rejected.into_iter().map(|it| it.reason).collect();
+            return Err(ClustersError::Nothing { rejected });
+        }
+        Ok(self)
+    }
+}
+
+impl KubeconfigSource {
+    fn origin_of(&self, context: &str) -> Origin {
+        Origin {
+            paths: self.paths.clone(),
+            context: context.to_owned(),
+        }
+    }
 }
 
 /// Each context that a flag names is in some file. Where no file has any, or one is damaged, that tells more.
@@ -188,46 +340,10 @@ impl Itself<'_> {
             .certificate_authority
             .as_deref()
             .unwrap_or_default();
-        self.listen.is_reached_by(host, port) || ca.trim_ascii() == self.ca_pem.trim().as_bytes()
+        let own_ca = self.ca_pem.trim().as_bytes();
+        self.listen.is_reached_by(host, port) || (!own_ca.is_empty() && ca.trim_ascii() == own_ca)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use fleetcache_cache::cluster_config::{ConnectPolicy, ConnectionTiming, EndpointConfig};
-    use fleetcache_cache::credential::CredentialConfig;
-
-    use super::*;
-
-    #[test]
-    fn the_proxy_recognises_itself() {
-        let listen: ListenAddress = "0.0.0.0:8443".parse().unwrap();
-        let itself = Itself {
-            listen: &listen,
-            ca_pem: "MINE\n",
-        };
-        let check = |server: &str, ca: &str, expect: bool| {
-            let cluster = ClusterConfig {
-                name: "a".to_owned(),
-                context: "a".to_owned(),
-                endpoint: EndpointConfig {
-                    server: server.parse().unwrap(),
-                    certificate_authority: Some(ca.as_bytes().to_owned()),
-                    insecure_skip_tls_verify: false,
-                    tls_server_name: None,
-                    proxy_url: None,
-                },
-                credential: CredentialConfig::Anonymous,
-                timing: ConnectionTiming::default(),
-                connect: ConnectPolicy::Always,
-            };
-            assert_eq!(itself.is(&cluster), expect, "{server} {ca}");
-        };
-        check("https://127.0.0.1:8443/clusters/a", "OTHER", true);
-        check("https://localhost:8443/clusters/a", "OTHER", true);
-        check("https://127.0.0.1:8443", "OTHER", false);
-        check("https://127.0.0.1:9443/clusters/a", "OTHER", false);
-        check("https://127.0.0.1:9443/clusters/a", "MINE", true);
-        check("https://proxy.example/clusters/a", "OTHER", false);
-    }
-}
+mod tests;

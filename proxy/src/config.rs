@@ -6,6 +6,7 @@ mod file;
 mod glob;
 mod listen_address;
 mod memory_limit;
+mod mistakes;
 mod section;
 
 use std::path::{Path, PathBuf};
@@ -24,11 +25,13 @@ use crate::read_settings::{
 pub use environment::{Environment, NO_STATE_DIR, default_state_dir};
 pub use listen_address::ListenAddress;
 pub use memory_limit::MemoryLimit;
-pub use section::{Mistake, Mistakes};
+pub use mistakes::{Mistake, Mistakes};
 
 /// What a proxy is told, checked.
 #[derive(Clone, Debug)]
 pub struct Config {
+    /// The configuration file, where there is one.
+    pub file: Option<PathBuf>,
     /// Where HTTPS is served.
     pub listen: ListenAddress,
     /// Where `/livez`, `/readyz` and `/metrics` are served.
@@ -54,7 +57,7 @@ pub struct Config {
 /// Kubeconfig files that are read as one, as kubectl reads a list in `$KUBECONFIG`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KubeconfigSource {
-    /// The files.
+    /// The files, those of `$KUBECONFIG` whether they exist or not.
     pub paths: Vec<PathBuf>,
     /// The contexts to serve; all where empty.
     pub contexts: Vec<String>,
@@ -228,6 +231,7 @@ impl Config {
             }),
             None => file::FileConfig::default(),
         };
+        let said_admin = file.admin_listen.is_some();
         let mut address = |flag: &str, text: &Option<String>| {
             let text = text.as_deref()?;
             let parsed = text.parse::<ListenAddress>();
@@ -240,12 +244,17 @@ impl Config {
         let listen = listen.unwrap_or_else(ListenAddress::listen);
         let admin_listen = admin_listen.unwrap_or_else(ListenAddress::admin_listen);
         if mistakes.0.is_empty() && listen.overlaps(&admin_listen) {
-            let (flag, text) = match (&args.admin_listen, &args.listen) {
-                (None, Some(text)) => ("--listen", text.as_str()),
-                (text, _) => ("--admin-listen", text.as_deref().unwrap_or_default()),
+            // Whoever wrote one of them, the other may be a default.
+            let path = match (&args.admin_listen, &args.listen, &args.config) {
+                (Some(text), _, _) => environment::blame("--admin-listen", text, env),
+                (None, Some(text), _) => environment::blame("--listen", text, env),
+                (None, None, Some(file)) => {
+                    let key = if said_admin { "adminListen" } else { "listen" };
+                    format!("{}: {key}", file.display())
+                }
+                (None, None, None) => "--admin-listen".to_owned(),
             };
-            let problem = listen_address::overlap(&admin_listen, &listen);
-            mistakes.add(environment::blame(flag, text, env), problem);
+            mistakes.add(path, listen_address::overlap(&admin_listen, &listen));
         }
         let state_dir = args.state_dir.clone().or(file.state_dir);
         let state_dir = state_dir.or_else(|| default_state_dir(env));
@@ -276,6 +285,7 @@ impl Config {
             names: contexts,
         });
         Ok(Self {
+            file: args.config.clone(),
             listen,
             admin_listen,
             state_dir,
@@ -289,14 +299,16 @@ impl Config {
         })
     }
 
+    /// The files that it comes from, and those that clusters come from.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        let kubeconfigs = self.kubeconfigs.iter().flat_map(|it| &it.paths);
+        self.file.iter().chain(kubeconfigs).map(PathBuf::as_path)
+    }
+
     /// What holds for the cluster of that name.
     pub fn cluster(&self, name: &str) -> ClusterDefaults {
         let mut it = self.defaults.clone();
-        for over in self
-            .overrides
-            .iter()
-            .filter(|over| glob::matches(&over.cluster, name))
-        {
+        for over in self.overrides.iter().filter(|over| over.matches(name)) {
             over.apply(&mut it);
         }
         it
@@ -356,14 +368,6 @@ impl Config {
     }
 }
 
-/// Lists every mistake of a configuration file.
-///
-/// # Errors
-/// The mistakes.
-pub fn check_file(path: &Path) -> Result<(), Mistakes> {
-    file::read(path).map(|_| ())
-}
-
 /// The JSON Schema (2020-12) of a configuration file.
 pub fn schema() -> Value {
     file::schema()
@@ -378,9 +382,27 @@ impl KubeconfigSource {
             origin,
         }
     }
+
+    /// The files to read. Of a list in `$KUBECONFIG`, files that do not exist are left out, as kubectl does; a single file
+    /// that does not exist is an error when it is read.
+    pub fn present(&self) -> Vec<PathBuf> {
+        if self.origin == KubeconfigOrigin::Variable {
+            let existing = self.paths.iter().filter(|path| path.exists());
+            let existing: Vec<_> = existing.cloned().collect();
+            if !existing.is_empty() {
+                return existing;
+            }
+        }
+        self.paths.clone()
+    }
 }
 
 impl ClusterOverride {
+    /// Whether it holds for the cluster of that name.
+    pub fn matches(&self, name: &str) -> bool {
+        glob::matches(&self.cluster, name)
+    }
+
     fn apply(&self, it: &mut ClusterDefaults) {
         fn set<T: Clone>(to: &mut T, from: Option<&T>) {
             if let Some(from) = from {

@@ -1,6 +1,5 @@
 //! The data path: one request, read top to bottom.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,7 +9,6 @@ use fleetcache_cache::cluster_cache::ClusterCache;
 use fleetcache_cache::connection::Connection;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -20,6 +18,7 @@ use crate::decision::{self, LiveReason};
 use crate::documents::{DocumentAnswer, DocumentRequest};
 use crate::draining;
 use crate::error::{Error, cause};
+use crate::limits::{ClusterLimits, Limits};
 use crate::live::{self, LiveRequest};
 use crate::memory;
 use crate::metrics::{Metrics, Source};
@@ -29,7 +28,7 @@ use crate::request_info::{RequestInfo, Verb};
 use crate::status;
 
 /// What the data path is told by the configuration, per cluster.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterSettings {
     /// Time until response headers of a live request.
     pub request_timeout: Duration,
@@ -49,8 +48,8 @@ pub struct HandlerParts {
     pub authenticator: Authenticator,
     /// What is counted.
     pub metrics: Arc<Metrics>,
-    /// The settings of a cluster, by its name.
-    pub settings: Box<dyn Fn(&str) -> ClusterSettings + Send + Sync>,
+    /// The settings of clusters, by name.
+    pub limits: Arc<Limits>,
     /// Tunnels outlive their request; they are counted here.
     pub tunnels: TaskTracker,
     /// Fires when the process drains: open watches and streams end.
@@ -60,13 +59,6 @@ pub struct HandlerParts {
 /// Answers requests.
 pub struct Handler {
     parts: HandlerParts,
-    clusters: HashMap<String, ClusterLimits>,
-}
-
-/// The limits of one cluster.
-struct ClusterLimits {
-    settings: ClusterSettings,
-    in_flight: Arc<Semaphore>,
 }
 
 /// An answer, where it came from, and why.
@@ -94,19 +86,7 @@ impl From<DocumentAnswer> for Outcome {
 impl Handler {
     /// A handler over its parts.
     pub fn new(parts: HandlerParts) -> Self {
-        let limits = |cluster: &Arc<ClusterAccessor>| {
-            let settings = (parts.settings)(cluster.name());
-            let in_flight = Arc::new(Semaphore::new(settings.max_in_flight));
-            (
-                cluster.name().to_owned(),
-                ClusterLimits {
-                    settings,
-                    in_flight,
-                },
-            )
-        };
-        let clusters = parts.clusters.all().iter().map(limits).collect();
-        Self { parts, clusters }
+        Self { parts }
     }
 
     /// Answers one request: times it, counts it, and writes its line in the access log.
@@ -178,9 +158,9 @@ impl Handler {
         let cluster = cluster.ok_or_else(|| Error::ClusterNotFound {
             cluster: info.cluster.to_owned(),
         })?;
-        // 3 reachable? waits for nothing but a connect in flight, and not long → 503, or what is known of the cluster
-        let limits = self.clusters.get(cluster.name()).ok_or(Error::Internal)?;
+        let limits = self.limits(&cluster)?;
         let settings = &limits.settings;
+        // 3 reachable? waits for nothing but a connect in flight, and not long → 503, or what is known of the cluster
         let document = DocumentRequest::of(info, request.headers());
         let connection = match (cluster.connected().await, document) {
             (Ok(connection), Some(document)) => {
@@ -273,6 +253,14 @@ impl Handler {
         }
     }
 
+    /// Its limits; none where it was removed a moment ago.
+    fn limits(&self, cluster: &ClusterAccessor) -> Result<Arc<ClusterLimits>, Error> {
+        let limits = self.parts.limits.get(cluster.name());
+        limits.ok_or_else(|| Error::ClusterNotFound {
+            cluster: cluster.name().to_owned(),
+        })
+    }
+
     async fn forward(
         &self,
         cluster: &ClusterAccessor,
@@ -280,13 +268,12 @@ impl Handler {
         info: &RequestInfo<'_>,
         request: Request<Incoming>,
     ) -> Result<Response<Body>, Error> {
-        let limits = self.clusters.get(cluster.name()).ok_or(Error::Internal)?;
+        let limits = self.limits(cluster)?;
         let long_running = info.is_long_running();
         let permit = if long_running {
             None
         } else {
-            let permit = Arc::clone(&limits.in_flight).try_acquire_owned();
-            Some(permit.map_err(|_| Error::TooManyRequests {
+            Some(limits.acquire().ok_or_else(|| Error::TooManyRequests {
                 cluster: info.cluster.to_owned(),
             })?)
         };
@@ -304,6 +291,7 @@ impl Handler {
             ),
             request_timeout: limits.settings.request_timeout,
             watch_disconnect_grace: limits.settings.watch_disconnect_grace,
+            removed: cluster.removed(),
         };
         let answer = live::forward(connection, live, request, &self.parts.tunnels).await;
         drop(permit);

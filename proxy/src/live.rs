@@ -16,6 +16,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
 use hyper::ext::ReasonPhrase;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::body::{Body, empty};
@@ -53,6 +54,8 @@ pub struct LiveRequest<'a> {
     pub request_timeout: Duration,
     /// See `watch`.
     pub watch_disconnect_grace: Duration,
+    /// Fires when the cluster is removed: its tunnels end.
+    pub removed: &'a CancellationToken,
 }
 
 /// Sends a request to its cluster and streams the answer back; upgrades become tunnels, tasks of `tunnels`.
@@ -123,7 +126,7 @@ async fn exchange<U: Upstream>(
         let Some(client) = client_upgrade else {
             return Err(not_asked_for(live));
         };
-        upgrade::tunnel(live.cluster, client, answer, tunnels);
+        upgrade::tunnel(live.cluster, client, answer, tunnels, live.removed);
         empty()
     } else {
         // An error answer to a watch is a Status of known length like any other.

@@ -10,8 +10,9 @@ use anyhow::{Context as _, bail};
 use clap::Parser as _;
 use fleetcache::app::App;
 use fleetcache::args::{Args, Command, ConfigCommand, KubeconfigArgs, ServeArgs};
-use fleetcache::clusters::ClustersError;
+use fleetcache::clusters::{self, ClustersError};
 use fleetcache::config::{self, Config, Mistakes};
+use fleetcache::reload::Reread;
 use fleetcache::serving_kubeconfig::ServingKubeconfig;
 use fleetcache::{state_dir, telemetry};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -23,7 +24,7 @@ const SAME_SIGNAL: Duration = Duration::from_millis(500);
 
 fn main() -> ExitCode {
     let done = match Args::parse().command {
-        Command::Serve(args) => serve(&args),
+        Command::Serve(args) => serve(args),
         Command::Kubeconfig(args) => kubeconfig(args),
         Command::Config(args) => match args.command {
             ConfigCommand::Check { file } => check(&file),
@@ -44,27 +45,34 @@ fn env(name: &str) -> Option<std::ffi::OsString> {
     std::env::var_os(name)
 }
 
-fn serve(args: &ServeArgs) -> anyhow::Result<()> {
+fn serve(args: ServeArgs) -> anyhow::Result<()> {
     telemetry::start(&env)?;
-    let config = Config::from_args(args, &env)?;
+    let read = move || Config::from_args(&args, &env);
+    let config = read()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    let done = runtime.block_on(run(config));
+    let done = runtime.block_on(run(config, Box::new(read)));
     // A name look-up that hangs cannot be cancelled; it must not hold the process.
     runtime.shutdown_background();
     done
 }
 
-async fn run(config: Config) -> anyhow::Result<()> {
+async fn run(config: Config, reread: Reread) -> anyhow::Result<()> {
     // Before anything is started: a signal that comes early must not be lost.
     let mut signals = Signals::new()?;
+    let mut hangups = Hangups::new()?;
     let app = tokio::select! {
-        app = App::start(config) => app?,
+        app = App::start(config, reread) => app?,
         () = signals.end() => return Ok(()),
     };
-    signals.end().await;
+    loop {
+        tokio::select! {
+            () = signals.end() => break,
+            () = hangups.next() => app.reload(),
+        }
+    }
     tokio::select! {
         () = app.shutdown() => Ok(()),
         // Whoever asks twice does not want to wait.
@@ -72,11 +80,24 @@ async fn run(config: Config) -> anyhow::Result<()> {
     }
 }
 
-/// The signals that the process takes.
+/// SIGHUP, which would kill the process where nobody waits for it.
+struct Hangups(Signal);
+
+impl Hangups {
+    fn new() -> anyhow::Result<Self> {
+        let hangup = signal(SignalKind::hangup()).context("cannot wait for SIGHUP")?;
+        Ok(Self(hangup))
+    }
+
+    async fn next(&mut self) {
+        self.0.recv().await;
+    }
+}
+
+/// The signals that end the process.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
-    hangup: Signal,
     /// When the first came that ends the proxy.
     first: Option<Instant>,
 }
@@ -86,7 +107,6 @@ impl Signals {
         Ok(Self {
             terminate: signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?,
             interrupt: signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?,
-            hangup: signal(SignalKind::hangup()).context("cannot wait for SIGHUP")?,
             first: None,
         })
     }
@@ -97,11 +117,6 @@ impl Signals {
             tokio::select! {
                 _ = self.terminate.recv() => {}
                 _ = self.interrupt.recv() => {}
-                _ = self.hangup.recv() => {
-                    // By default it would kill, and many send it to have files read again.
-                    tracing::warn!("SIGHUP is ignored: configuration is read at start only; restart to reload");
-                    continue;
-                }
             }
             match self.first {
                 Some(first) if first.elapsed() < SAME_SIGNAL => {}
@@ -139,7 +154,9 @@ fn kubeconfig(args: KubeconfigArgs) -> anyhow::Result<()> {
 }
 
 fn check(file: &Path) -> anyhow::Result<()> {
-    config::check_file(file)?;
+    for warning in clusters::check_file(file, &env)? {
+        let _ = writeln!(std::io::stderr(), "fleetcache: warning: {warning}");
+    }
     writeln!(std::io::stdout(), "{}: no mistakes", file.display()).context("cannot print")
 }
 
@@ -183,6 +200,7 @@ mod tests {
     #[tokio::test]
     async fn which_signals_end_the_proxy() {
         let mut signals = Signals::new().unwrap();
+        let mut hangups = Hangups::new().unwrap();
         let mut ends = async |within: u64| {
             let end = signals.end();
             tokio::time::timeout(Duration::from_millis(within), end)
@@ -190,6 +208,7 @@ mod tests {
                 .is_ok()
         };
         send("HUP");
+        hangups.next().await;
         assert!(!ends(100).await, "SIGHUP does not");
         send("TERM");
         assert!(ends(10_000).await, "SIGTERM does");

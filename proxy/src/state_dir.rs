@@ -7,6 +7,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Component, Path, PathBuf};
 
+pub(crate) use certificates::CA_CERTIFICATE;
 pub use certificates::Certificates;
 
 /// Name of the kubeconfig in a state directory.

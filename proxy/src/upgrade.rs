@@ -1,8 +1,8 @@
 //! Exec, attach and port-forward: a request that asks to leave HTTP becomes a tunnel.
 //!
 //! The cluster decides: what it answers to the request passes, and only its 101 makes a tunnel. From then on bytes are
-//! spliced both ways, WebSocket and SPDY alike, until a side ends. A tunnel does not end when the proxy loses its cluster: the
-//! stream may well outlive what made the probe fail, and nothing else could carry it on.
+//! spliced both ways, WebSocket and SPDY alike, until a side ends or the cluster is removed. A tunnel does not end when the
+//! proxy loses its cluster: the stream may well outlive what made the probe fail, and nothing else could carry it on.
 
 use std::io;
 use std::time::Duration;
@@ -52,10 +52,11 @@ pub(crate) fn tunnel(
     client: OnUpgrade,
     answer: Response<Incoming>,
     tunnels: &TaskTracker,
+    removed: &CancellationToken,
 ) {
     let cluster = hyper::upgrade::on(answer);
     let cluster_name = cluster_name.to_owned();
-    tunnels.spawn(async move {
+    let tunnel = async move {
         // A client that goes away before it got the 101 ends the wait with an error, and dropping the cluster's side
         // closes it.
         let ends = match try_join(client, cluster).await {
@@ -78,7 +79,8 @@ pub(crate) fn tunnel(
                 "tunnel broke"
             ),
         }
-    });
+    };
+    tunnels.spawn(removed.clone().run_until_cancelled_owned(tunnel));
 }
 
 /// Copies bytes both ways until both sides have ended, or one broke. Either way both are closed when this returns.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Bounds the connects in flight: a name that does not resolve holds a thread of the blocking pool, a handshake the CPU.
@@ -10,7 +11,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// whose last attempt failed therefore share half of the permits: they wait for each other, never those last known good
 /// for them.
 #[derive(Clone, Debug)]
-pub(crate) struct ConnectLimit {
+pub(crate) struct ConnectLimit(Arc<ArcSwap<Permits>>);
+
+#[derive(Debug)]
+struct Permits {
     all: Arc<Semaphore>,
     failed_before: Arc<Semaphore>,
 }
@@ -24,23 +28,38 @@ pub(super) struct ConnectPermit {
 
 impl ConnectLimit {
     pub(crate) fn new(at_once: usize) -> Self {
-        let at_once = at_once.clamp(1, Semaphore::MAX_PERMITS);
-        Self {
-            all: Arc::new(Semaphore::new(at_once)),
-            failed_before: Arc::new(Semaphore::new(at_once.div_ceil(2))),
-        }
+        Self(Arc::new(ArcSwap::from_pointee(Permits::new(at_once))))
+    }
+
+    /// Another bound from now on; connects in flight end under the one they began with.
+    pub(crate) fn set(&self, at_once: usize) {
+        self.0.store(Arc::new(Permits::new(at_once)));
     }
 
     pub(super) async fn acquire(&self, failed_before: bool) -> ConnectPermit {
         // Neither is ever closed; without a permit the limit would only not be kept.
+        let permits = self.0.load_full();
         let failed_before = if failed_before {
-            Arc::clone(&self.failed_before).acquire_owned().await.ok()
+            Arc::clone(&permits.failed_before)
+                .acquire_owned()
+                .await
+                .ok()
         } else {
             None
         };
         ConnectPermit {
             _failed_before: failed_before,
-            _all: Arc::clone(&self.all).acquire_owned().await.ok(),
+            _all: Arc::clone(&permits.all).acquire_owned().await.ok(),
+        }
+    }
+}
+
+impl Permits {
+    fn new(at_once: usize) -> Self {
+        let at_once = at_once.clamp(1, Semaphore::MAX_PERMITS);
+        Self {
+            all: Arc::new(Semaphore::new(at_once)),
+            failed_before: Arc::new(Semaphore::new(at_once.div_ceil(2))),
         }
     }
 }
@@ -61,5 +80,7 @@ mod tests {
         assert!(limit.acquire(false).now_or_never().is_none());
         drop(two);
         assert!(limit.acquire(true).now_or_never().is_some());
+        limit.set(5);
+        let _five = limit.acquire(false).now_or_never().unwrap();
     }
 }

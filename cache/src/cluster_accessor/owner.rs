@@ -47,8 +47,10 @@ const STEADY: Duration = Duration::from_secs(10);
 ///
 ///  any ──► Removed: the task ends
 /// ```
+/// A changed configuration cuts a step short; see `update.rs`.
+///
 /// Connected and Degraded are one state here, told apart by `Health`: both probe, both serve.
-enum State {
+pub(super) enum State {
     /// Not tried yet.
     Pending,
     /// A connect is in flight.
@@ -67,7 +69,7 @@ pub(super) struct Owner {
     pub(super) documents: Arc<Documents>,
     demand: Arc<Notify>,
     limit: ConnectLimit,
-    credentials: Arc<CredentialSource>,
+    pub(super) credentials: Arc<CredentialSource>,
     /// The one that the connection speaks for, or the last one that failed.
     pub(super) credential: Credential,
     pub(super) backoff: Backoff,
@@ -81,6 +83,8 @@ pub(super) struct Owner {
     pub(super) epoch: u64,
     /// Of the cluster that this epoch is about, where known.
     pub(super) uid: Option<String>,
+    /// The address has changed since the last connect.
+    pub(super) moved: bool,
     /// The last trouble logged; the same one again is `debug`.
     pub(super) logged: Option<Trouble>,
 }
@@ -105,6 +109,7 @@ impl Owner {
             generation: 0,
             epoch: 1,
             uid: None,
+            moved: false,
             logged: None,
             config,
             connection,
@@ -115,21 +120,28 @@ impl Owner {
         }
     }
 
-    pub(super) async fn run(mut self, removed: CancellationToken) {
-        removed.run_until_cancelled(Box::pin(self.live())).await;
+    pub(super) async fn run(
+        mut self,
+        mut updates: watch::Receiver<ClusterConfig>,
+        removed: CancellationToken,
+    ) {
+        let live = Box::pin(self.live(&mut updates));
+        removed.run_until_cancelled(live).await;
         let trouble = Trouble::new(
             NotConnectedReason::ClusterNotConnected,
             "the cluster was removed",
         );
         self.publish_disconnected(trouble, None);
+        // Who waits for another connection waits in vain.
+        self.replaced.cancel();
         debug!(cluster = self.config.name, "removed");
     }
 
     /// Never ends. A panic is a bug, but not one that may leave the cluster without an owner until the next start.
-    async fn live(&mut self) {
+    async fn live(&mut self, updates: &mut watch::Receiver<ClusterConfig>) {
         let mut state = State::Pending;
         loop {
-            let steps = AssertUnwindSafe(self.steps(state)).catch_unwind();
+            let steps = AssertUnwindSafe(self.steps(state, updates)).catch_unwind();
             if steps.await.is_err() {
                 error!(cluster = self.config.name, "the owner panicked");
             }
@@ -143,14 +155,25 @@ impl Owner {
         }
     }
 
-    async fn steps(&mut self, mut state: State) {
+    async fn steps(&mut self, mut state: State, updates: &mut watch::Receiver<ClusterConfig>) {
         loop {
-            state = match state {
-                State::Pending => self.pending().await,
-                State::Connecting => self.connect().await,
-                State::Connected(connection) => self.keep(&connection).await,
-                State::Disconnected(until) => self.rest(until).await,
+            state = tokio::select! {
+                next = Box::pin(self.step(&state)) => next,
+                // A step cut short leaves nothing half done: what it publishes comes at its end.
+                Ok(()) = updates.changed() => {
+                    let config = updates.borrow_and_update().clone();
+                    self.updated(config, state)
+                }
             };
+        }
+    }
+
+    async fn step(&mut self, state: &State) -> State {
+        match state {
+            State::Pending => self.pending().await,
+            State::Connecting => self.connect().await,
+            State::Connected(connection) => self.keep(connection).await,
+            State::Disconnected(until) => self.rest(*until).await,
         }
     }
 

@@ -64,9 +64,13 @@ impl Owner {
             credential,
             uid,
         } = connected;
-        if let (Some(before), Some(now)) = (&self.uid, &uid)
-            && before != now
-        {
+        let is_other = match (&self.uid, &uid) {
+            (Some(before), Some(now)) => before != now,
+            // At another address it may be any cluster, whatever its versions are.
+            _ => self.moved && self.connected_before,
+        };
+        self.moved = false;
+        if is_other {
             self.epoch += 1;
             connection.epoch = self.epoch;
             self.documents.adopt(self.epoch);
@@ -88,7 +92,10 @@ impl Owner {
         let connection = Arc::new(connection);
         let epoch = self.epoch;
         self.view.send_modify(|view| view.epoch = epoch);
-        self.connection.send_replace(Some(Arc::clone(&connection)));
+        let before = self.connection.send_replace(Some(Arc::clone(&connection)));
+        if let Some(before) = before {
+            before.close();
+        }
         std::mem::replace(&mut self.replaced, connection.replaced().clone()).cancel();
         self.view.send_modify(|view| {
             view.state = ConnectionState::Connected;

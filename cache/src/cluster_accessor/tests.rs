@@ -6,6 +6,7 @@ mod documents;
 mod logs;
 mod loss;
 mod proxies;
+mod updates;
 
 use std::sync::Arc;
 use std::time::Duration;

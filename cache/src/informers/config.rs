@@ -17,7 +17,7 @@ pub enum CachePolicy {
 }
 
 /// What the configuration says about informers, for all clusters.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InformersConfig {
     /// An informer that nobody reads for so long stops.
     pub idle_timeout: Duration,
@@ -52,12 +52,14 @@ impl Default for InformersConfig {
 }
 
 impl InformersConfig {
-    pub(super) fn policy(&self, gvr: &Gvr) -> CachePolicy {
-        let key = (gvr.group.to_string(), gvr.resource.to_string());
-        self.resources
-            .get(&key)
-            .copied()
-            .unwrap_or(CachePolicy::OnDemand)
+    pub(crate) fn policy(&self, gvr: &Gvr) -> CachePolicy {
+        self.policy_of(&(gvr.group.to_string(), gvr.resource.to_string()))
+    }
+
+    /// Of a group and a resource.
+    pub(super) fn policy_of(&self, kind: &(String, String)) -> CachePolicy {
+        let policy = self.resources.get(kind).copied();
+        policy.unwrap_or(CachePolicy::OnDemand)
     }
 
     pub(super) fn always(&self) -> impl Iterator<Item = &(String, String)> {

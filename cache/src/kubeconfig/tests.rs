@@ -24,14 +24,23 @@ impl Folder {
     fn told(&self, loaded: &Loaded) -> Vec<String> {
         let folder = format!("{}/", self.0.path().display());
         let sentences = loaded.rejected.iter();
-        sentences.map(|said| said.replace(&folder, "")).collect()
+        sentences
+            .map(|said| said.reason.replace(&folder, ""))
+            .collect()
     }
 }
 
 fn read(paths: &[PathBuf], contexts: &[&str]) -> Loaded {
     let contexts: Vec<_> = contexts.iter().map(|&name| name.to_owned()).collect();
     let timing = ConnectionTiming::default();
-    load_with(paths, &contexts, &timing, None, &ProxyEnv::default())
+    load_with(
+        paths,
+        &contexts,
+        &timing,
+        None,
+        &HashMap::new(),
+        &ProxyEnv::default(),
+    )
 }
 
 /// A file with one context, `c`.
@@ -157,7 +166,14 @@ fn exec_plugins_connect_on_demand_unless_told_otherwise() {
     let path = folder.write("config", &one(SERVER, user));
     let timing = ConnectionTiming::default();
     let always = Some(ConnectPolicy::Always);
-    let loaded = load_with(&[path], &[], &timing, always, &ProxyEnv::default());
+    let loaded = load_with(
+        &[path],
+        &[],
+        &timing,
+        always,
+        &HashMap::new(),
+        &ProxyEnv::default(),
+    );
     assert_eq!(loaded.clusters[0].connect, ConnectPolicy::Always);
 }
 
@@ -224,10 +240,17 @@ fn the_environments_proxy_is_used_where_the_file_names_none() {
     };
     let timing = ConnectionTiming::default();
     let paths = [path];
-    let loaded = load_with(&paths, &[], &timing, None, &env("p:3128"));
+    let loaded = load_with(&paths, &[], &timing, None, &HashMap::new(), &env("p:3128"));
     let proxy = loaded.clusters[0].endpoint.proxy_url.clone();
     assert_eq!(proxy.unwrap().to_string(), "http://p:3128/");
-    let loaded = load_with(&paths, &[], &timing, None, &env("https://u:secret@p"));
+    let loaded = load_with(
+        &paths,
+        &[],
+        &timing,
+        None,
+        &HashMap::new(),
+        &env("https://u:secret@p"),
+    );
     assert_eq!(
         folder.told(&loaded),
         [

@@ -158,7 +158,7 @@ impl Reflector {
     ) -> Result<(), ReflectorError> {
         self.apply(connection, batch)?;
         self.backoff.reset();
-        if self.store.len() as u64 > self.settings.max_objects_per_kind {
+        if self.store.len() as u64 > self.settings.max_objects_per_kind() {
             return Err(ReflectorError::Refused(Refusal::TooManyObjects));
         }
         Ok(())

@@ -74,7 +74,7 @@ impl Reflector {
                     }
                 }
             }
-            if store.len() as u64 > self.settings.max_objects_per_kind {
+            if store.len() as u64 > self.settings.max_objects_per_kind() {
                 return Err(ReflectorError::Refused(Refusal::TooManyObjects));
             }
         }
@@ -116,7 +116,7 @@ impl Reflector {
             for element in page.elements {
                 store.stage(element);
             }
-            if store.len() as u64 > self.settings.max_objects_per_kind {
+            if store.len() as u64 > self.settings.max_objects_per_kind() {
                 return Err(ReflectorError::Refused(Refusal::TooManyObjects));
             }
             if page.continue_token.is_empty() {

@@ -19,6 +19,7 @@ use tokio_rustls::TlsConnector;
 
 use super::*;
 use crate::args::ServeArgs;
+use crate::clusters::{ClustersError, Itself};
 
 /// A kubeconfig of clusters where nobody listens.
 fn kubeconfig(dir: &Path, servers: &[(&str, &str)]) -> PathBuf {
@@ -49,7 +50,8 @@ async fn start(dir: &Path, kubeconfig: PathBuf, listen: &str) -> anyhow::Result<
         state_dir: Some(dir.join("state")),
         ..ServeArgs::default()
     };
-    App::start(Config::from_args(&args, &|_| None).unwrap()).await
+    let read = move || Config::from_args(&args, &|_| None);
+    App::start(read().unwrap(), Box::new(read)).await
 }
 
 async fn start_two(dir: &TempDir) -> App {
@@ -192,7 +194,8 @@ fn what_cannot_be_served_is_named() {
             ca_pem: "CA",
         };
         let loaded = clusters::load(&config, &itself);
-        loaded.map(|it| it.rejected).map_err(|err| err.to_string())
+        let reasons = loaded.map(|it| it.rejected.into_iter().map(|it| it.reason).collect());
+        reasons.map_err(|err: ClustersError| err.to_string())
     };
     let unread = format!(
         "{missing}: it cannot be read: No such file or directory (os error 2); check the path and its permissions"

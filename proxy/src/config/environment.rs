@@ -22,15 +22,12 @@ pub fn default_state_dir(env: Environment<'_>) -> Option<PathBuf> {
     Some(base.join("fleetcache"))
 }
 
-/// `$KUBECONFIG`, else `~/.kube/config`. Of a list, files that do not exist are left out, as kubectl does; a single file
-/// that does not exist is an error when it is read.
+/// `$KUBECONFIG`, else `~/.kube/config`.
 pub(super) fn default_kubeconfigs(env: Environment<'_>) -> KubeconfigSource {
     if let Some(list) = non_empty(env, "KUBECONFIG") {
-        let all: Vec<_> = std::env::split_paths(&list)
+        let paths = std::env::split_paths(&list)
             .filter(|path| !path.as_os_str().is_empty())
             .collect();
-        let existing: Vec<_> = all.iter().filter(|path| path.exists()).cloned().collect();
-        let paths = if existing.is_empty() { all } else { existing };
         return KubeconfigSource::new(paths, KubeconfigOrigin::Variable);
     }
     let home = non_empty(env, "HOME");

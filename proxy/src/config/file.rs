@@ -6,10 +6,11 @@ use fleetcache_cache::cluster_config::ConnectPolicy;
 use fleetcache_cache::informers::CachePolicy;
 use serde_json::{Value, json};
 
-use super::section::{ANY, Key, Mistakes, NON_EMPTY, Reader, Section, key};
+use super::section::{ANY, Key, NON_EMPTY, Reader, Section, key};
 use super::{
     CacheConfig, ClusterDefaults, ClusterOverride, ConnectionsConfig, KubeconfigOrigin,
-    KubeconfigSource, ListenAddress, ResourceRule, duration, listen_address, memory_limit,
+    KubeconfigSource, ListenAddress, Mistakes, ResourceRule, duration, listen_address,
+    memory_limit,
 };
 use crate::read_settings::{OnMissingInformer, UnsetResourceVersion, WhenDisconnected};
 

@@ -2,52 +2,12 @@
 //! asked for, it can describe: the JSON Schema is what the reader asks for, and so cannot differ from it.
 
 use std::cell::RefCell;
-use std::fmt;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
+use super::Mistakes;
 use super::duration;
-
-/// One mistake: where, and what.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mistake {
-    /// The key's path, such as `defaults.probe.interval`, or the flag's name.
-    pub path: String,
-    /// What is wrong, and what would be right.
-    pub problem: String,
-}
-
-/// Every mistake of a configuration.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Mistakes(pub Vec<Mistake>);
-
-impl Mistakes {
-    /// A single one.
-    pub(crate) fn one(path: &str, problem: String) -> Self {
-        let mut it = Self::default();
-        it.add(path, problem);
-        it
-    }
-
-    /// Notes one more.
-    pub(super) fn add(&mut self, path: impl Into<String>, problem: impl Into<String>) {
-        let (path, problem) = (path.into(), problem.into());
-        self.0.push(Mistake { path, problem });
-    }
-}
-
-impl fmt::Display for Mistakes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, Mistake { path, problem }) in self.0.iter().enumerate() {
-            let line_break = if i == 0 { "" } else { "\n" };
-            write!(f, "{line_break}{path}: {problem}")?;
-        }
-        Ok(())
-    }
-}
-
-impl std::error::Error for Mistakes {}
 
 /// A key as it is asked for.
 pub(super) struct Key {
@@ -200,11 +160,12 @@ impl<'a> Section<'a> {
     /// Takes a key's value out, with its name; null is absent.
     fn take(&mut self, key: Key, mut schema: Value) -> Option<(&'static str, Value)> {
         self.describe(&key, &mut schema);
-        let value = self.keys.remove(key.name).filter(|value| !value.is_null());
-        if let (None, Some(hint)) = (&value, &key.required) {
-            self.mistake(key.name, format!("missing; {hint}"));
+        let Key { name, required, .. } = key;
+        let value = self.keys.remove(name).filter(|value| !value.is_null());
+        if let (None, Some(hint)) = (&value, required) {
+            self.mistake(name, format!("missing; {hint}"));
         }
-        Some((key.name, value?))
+        Some((name, value?))
     }
 
     /// Adds a key to the description.
@@ -359,7 +320,9 @@ impl<'a> Section<'a> {
 
     fn list(&mut self, key: Key, items: Value) -> (&'static str, Vec<Value>) {
         let name = key.name;
-        let values = match self.take(key, json!({"type": "array", "items": items})) {
+        let mut schema = json!({"type": "array"});
+        schema["items"] = items;
+        let values = match self.take(key, schema) {
             None => Vec::new(),
             Some((_, Value::Array(values))) => values,
             Some((_, other)) => {

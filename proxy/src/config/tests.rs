@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use serde_json::Value;
 
 use super::*;
+use crate::clusters::check_file;
 
 mod docs;
 mod schema;
@@ -84,6 +85,7 @@ resources:
     assert_eq!(config.resources[1].group, "apps");
 
     let config = Config {
+        file: None,
         listen: config.listen.unwrap(),
         admin_listen: config.admin_listen.unwrap(),
         state_dir: config.state_dir.unwrap(),
@@ -243,9 +245,10 @@ fn what_is_no_configuration_at_all() {
 
 #[test]
 fn a_file_that_cannot_be_read_is_named() {
+    let home: Environment<'_> = &|name| (name == "HOME").then(|| "/home/a".into());
     let temp = tempfile::tempdir().unwrap();
     let path = temp.path().join("config.yaml");
-    let mistakes = check_file(&path).unwrap_err().to_string();
+    let mistakes = check_file(&path, home).unwrap_err().to_string();
     let expect = format!("{}: cannot be read: No such file", path.display());
     assert!(mistakes.starts_with(&expect), "{mistakes}");
     for (text, problem) in [
@@ -256,7 +259,7 @@ fn a_file_that_cannot_be_read_is_named() {
         ),
     ] {
         std::fs::write(&path, text).unwrap();
-        let mistakes = check_file(&path).unwrap_err().to_string();
+        let mistakes = check_file(&path, home).unwrap_err().to_string();
         assert!(
             mistakes.starts_with(&format!("{}: {problem}", path.display())),
             "{mistakes}"
@@ -268,9 +271,9 @@ fn a_file_that_cannot_be_read_is_named() {
         "{}: adminListen: the admin port (127.0.0.1:1) and the HTTPS port (0.0.0.0:1) exclude each other; choose another for one",
         path.display()
     );
-    assert_eq!(check_file(&path).unwrap_err().to_string(), expect);
+    assert_eq!(check_file(&path, home).unwrap_err().to_string(), expect);
     std::fs::write(&path, document("")).unwrap();
-    check_file(&path).unwrap();
+    check_file(&path, home).unwrap();
 }
 
 #[test]
@@ -299,7 +302,7 @@ fn defaults_come_from_the_environment() {
     ];
     let config = from_args(&ServeArgs::default(), &env).unwrap();
     assert_eq!(config.state_dir, Path::new("/state/fleetcache"));
-    assert_eq!(config.kubeconfigs[0].paths, [file]);
+    assert_eq!(config.kubeconfigs[0].present(), [file]);
 
     let env = [
         ("HOME", "/home/a"),
@@ -312,7 +315,7 @@ fn defaults_come_from_the_environment() {
         Path::new("/home/a/.local/state/fleetcache")
     );
     assert_eq!(
-        config.kubeconfigs[0].paths,
+        config.kubeconfigs[0].present(),
         ["/no", "/file"].map(PathBuf::from)
     );
 }

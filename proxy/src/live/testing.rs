@@ -179,6 +179,7 @@ impl Proxy {
                             ),
                             request_timeout: kind.request_timeout,
                             watch_disconnect_grace: kind.watch_disconnect_grace,
+                            removed: &CancellationToken::new(),
                         };
                         let answer = exchange(&connection, &live, request, &tunnels).await;
                         Ok::<_, std::convert::Infallible>(

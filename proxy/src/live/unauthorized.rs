@@ -42,6 +42,7 @@ mod tests {
             read_only: true,
             request_timeout: Duration::ZERO,
             watch_disconnect_grace: Duration::ZERO,
+            removed: &tokio_util::sync::CancellationToken::new(),
         };
         let mut headers = HeaderMap::new();
         if passed {

@@ -21,7 +21,7 @@ use super::{NEW_KUBECONFIG, StateDirError, read_optional, write_private};
 const CA: &str = "ca.pem";
 const SERVING: &str = "serving.pem";
 /// The CA's certificate alone, for people and other programs; never read here.
-const CA_CERTIFICATE: &str = "ca.crt";
+pub(crate) const CA_CERTIFICATE: &str = "ca.crt";
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const CA_VALIDITY: Duration = DAY.saturating_mul(10 * 365);

@@ -171,8 +171,11 @@ async fn start_proxy(kubeconfig: &Path, listen: &str, state_dir: &Path) -> anyho
         state_dir: Some(state_dir.to_owned()),
         ..ServeArgs::default()
     };
-    let mut config = Config::from_args(&args, &|_| None)?;
-    // Outages are short here: a cluster that is back shall show within moments.
-    config.connections.backoff_max = Duration::from_secs(2);
-    App::start(config).await
+    let read = move || {
+        let mut config = Config::from_args(&args, &|_| None)?;
+        // Outages are short here: a cluster that is back shall show within moments.
+        config.connections.backoff_max = Duration::from_secs(2);
+        Ok(config)
+    };
+    App::start(Box::new(read)).await
 }

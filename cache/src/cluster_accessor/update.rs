@@ -1,0 +1,51 @@
+//! What a changed configuration does to an owner at work.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+use tracing::info;
+
+use super::owner::{Owner, State};
+use crate::backoff::Backoff;
+use crate::cluster_config::{ClusterConfig, ConnectPolicy};
+use crate::credential::CredentialSource;
+
+impl Owner {
+    /// Takes over a changed configuration and tells how to go on.
+    pub(super) fn updated(&mut self, config: ClusterConfig, state: State) -> State {
+        let before = std::mem::replace(&mut self.config, config);
+        let now = &self.config;
+        if before == *now {
+            return state;
+        }
+        info!(cluster = now.name, "configuration of the cluster changed");
+        if before.credential != now.credential {
+            self.credentials = Arc::new(CredentialSource::new(now.credential.clone()));
+        }
+        if before.endpoint.server != now.endpoint.server {
+            self.moved = true;
+        }
+        // Told anew: what was in the way may be another thing now, or the same one still.
+        self.logged = None;
+        self.failures = 0;
+        self.backoff = Backoff::new(now.timing.backoff_min, now.timing.backoff_max);
+        let same_dial = before.endpoint == now.endpoint
+            && before.timing.connect_timeout == now.timing.connect_timeout;
+        match state {
+            State::Connected(connection) if same_dial => {
+                // The credential is loaded at once, and put in the place of the old one if it is another.
+                self.credential.refresh_at = Some(Instant::now());
+                State::Connected(connection)
+            }
+            // The old connection serves until there is another.
+            State::Connected(_) | State::Connecting => State::Connecting,
+            State::Pending | State::Disconnected(_) => {
+                if now.connect == ConnectPolicy::OnDemand && !self.connected_before {
+                    self.publish_idle();
+                    return State::Pending;
+                }
+                State::Connecting
+            }
+        }
+    }
+}

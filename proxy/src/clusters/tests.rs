@@ -1,0 +1,229 @@
+//! Names and mistakes, over files.
+
+use fleetcache_cache::cluster_config::{ConnectPolicy, ConnectionTiming, EndpointConfig};
+use fleetcache_cache::credential::CredentialConfig;
+
+use super::*;
+
+#[test]
+fn the_proxy_recognises_itself() {
+    let listen: ListenAddress = "0.0.0.0:8443".parse().unwrap();
+    let itself = Itself {
+        listen: &listen,
+        ca_pem: "MINE\n",
+    };
+    let check = |server: &str, ca: &str, expect: bool| {
+        let cluster = ClusterConfig {
+            name: "a".to_owned(),
+            context: "a".to_owned(),
+            endpoint: EndpointConfig {
+                server: server.parse().unwrap(),
+                certificate_authority: Some(ca.as_bytes().to_owned()),
+                insecure_skip_tls_verify: false,
+                tls_server_name: None,
+                proxy_url: None,
+            },
+            credential: CredentialConfig::Anonymous,
+            timing: ConnectionTiming::default(),
+            connect: ConnectPolicy::Always,
+        };
+        assert_eq!(itself.is(&cluster), expect, "{server} {ca}");
+    };
+    check("https://127.0.0.1:8443/clusters/a", "OTHER", true);
+    check("https://localhost:8443/clusters/a", "OTHER", true);
+    check("https://127.0.0.1:8443", "OTHER", false);
+    check("https://127.0.0.1:9443/clusters/a", "OTHER", false);
+    check("https://127.0.0.1:9443/clusters/a", "MINE", true);
+    check("https://proxy.example/clusters/a", "OTHER", false);
+}
+
+/// A kubeconfig of clusters where nobody listens.
+fn kubeconfig(contexts: &[&str]) -> String {
+    let entries: Vec<_> = contexts
+        .iter()
+        .map(|name| serde_json::json!({"name": name, "context": {"cluster": "k", "user": "u"}}))
+        .collect();
+    serde_json::json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "k", "cluster": {"server": "https://127.0.0.1:1"}}],
+        "users": [{"name": "u", "user": {"token": "t"}}],
+        "contexts": entries,
+    })
+    .to_string()
+}
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.path(name), text).unwrap();
+    }
+
+    /// The names of clusters by file and context, as loaded with the names held before.
+    fn load(&self, files: &[&str], held: &Names) -> (Names, Vec<String>) {
+        let sources = files.iter().map(|file| format!("{{ path: {file} }}"));
+        let text = format!(
+            "apiVersion: fleetcache.dev/v1alpha1\nkind: Configuration\nstateDir: s\nclusters: {{ kubeconfigs: [ {} ] }}",
+            sources.collect::<Vec<_>>().join(", ")
+        );
+        self.write("fleetcache.yaml", &text);
+        let args = crate::args::ServeArgs {
+            config: Some(self.path("fleetcache.yaml")),
+            ..Default::default()
+        };
+        let config = Config::from_args(&args, &|_| None).unwrap();
+        let itself = Itself {
+            listen: &config.listen,
+            ca_pem: "",
+        };
+        let found = load_again(&config, &itself, held).unwrap();
+        let reasons = found.rejected.into_iter().map(|it| it.reason).collect();
+        (found.names, reasons)
+    }
+
+    fn origin(&self, file: &str, context: &str) -> Origin {
+        Origin {
+            paths: vec![self.path(file)],
+            context: context.to_owned(),
+        }
+    }
+}
+
+#[test]
+fn a_cluster_that_stays_keeps_its_name() {
+    let folder = Folder::new();
+    let name = |names: &Names, file: &str, context: &str| {
+        names
+            .get(&folder.origin(file, context))
+            .cloned()
+            .unwrap_or_default()
+    };
+    folder.write("one", &kubeconfig(&["x"]));
+    folder.write("two", &kubeconfig(&["admin@kind", "beta"]));
+    let (before, _) = folder.load(&["one", "two"], &Names::new());
+    assert_eq!(name(&before, "two", "admin@kind"), "admin-kind");
+
+    // In the same file, before it: one that would be named so, and one that is named so.
+    folder.write(
+        "two",
+        &kubeconfig(&["admin_kind", "admin-kind", "admin@kind", "beta"]),
+    );
+    let (after, rejected) = folder.load(&["one", "two"], &before);
+    assert_eq!(name(&after, "two", "admin@kind"), "admin-kind");
+    assert_eq!(name(&after, "two", "admin_kind"), "admin-kind-2");
+    assert_eq!(name(&after, "two", "admin-kind"), "admin-kind-3");
+    assert!(rejected.is_empty());
+    // A restart names them anew.
+    let (anew, _) = folder.load(&["one", "two"], &Names::new());
+    assert_eq!(name(&anew, "two", "admin-kind"), "admin-kind");
+
+    // In a file that comes before: the newcomer is reported.
+    folder.write("two", &kubeconfig(&["beta"]));
+    folder.write("one", &kubeconfig(&["beta"]));
+    let (after, rejected) = folder.load(&["one", "two"], &before);
+    assert_eq!((name(&after, "one", "beta").as_str(), after.len()), ("", 1));
+    assert!(
+        rejected[0].contains("another source has a cluster \"beta\" already"),
+        "{rejected:?}"
+    );
+
+    // A name whose cluster is gone is free.
+    folder.write("two", &kubeconfig(&["other"]));
+    let (after, rejected) = folder.load(&["one", "two"], &before);
+    assert_eq!(name(&after, "one", "beta"), "beta");
+    assert!(rejected.is_empty());
+}
+
+#[test]
+fn every_mistake_of_a_configuration_is_told_with_its_path() {
+    let folder = Folder::new();
+    folder.write("good", &kubeconfig(&["a", "b"]));
+    folder.write("damaged", "contexts: [");
+    folder.write("empty", "");
+    folder.write("file", "");
+    let lost = kubeconfig(&["a", "lost"]).replacen("\"cluster\":\"k\"", "\"cluster\":\"none\"", 1);
+    folder.write("lost", &lost);
+    folder.write(
+        "own",
+        &kubeconfig(&["me"]).replace("127.0.0.1:1", "127.0.0.1:8443/clusters/a"),
+    );
+    let check = |rest: &str, mistakes: &[&str], warnings: &[&str]| {
+        let text = format!("apiVersion: fleetcache.dev/v1alpha1\nkind: Configuration\n{rest}");
+        folder.write("fleetcache.yaml", &text);
+        let path = folder.path("fleetcache.yaml");
+        let found = check_file(&path, &|name| (name == "HOME").then(|| "/home/a".into()));
+        let (found, expect) = match found {
+            Ok(found) => (found, warnings),
+            Err(found) => (
+                found.to_string().lines().map(str::to_owned).collect(),
+                mistakes,
+            ),
+        };
+        let shorter = |line: &String| {
+            let folder = format!("{}/", folder.0.path().display());
+            line.replace(&folder, "").replace("fleetcache.yaml: ", "")
+        };
+        assert_eq!(
+            found.iter().map(shorter).collect::<Vec<_>>(),
+            expect,
+            "{rest}"
+        );
+    };
+    check("", &[], &[]);
+    check("clusters: { kubeconfigs: [ { path: good } ] }", &[], &[]);
+    check(
+        "stateDir: file\nclusters: { kubeconfigs: [ { path: missing }, { path: damaged }, { path: empty }, { path: good, \
+         contexts: [a, c] } ] }",
+        &[
+            "stateDir: file is not a directory",
+            "clusters.kubeconfigs[0].path: missing: it cannot be read: No such file or directory (os error 2); check the path and its permissions",
+            "clusters.kubeconfigs[1].path: damaged: it is not a kubeconfig: line 1, column 11 cannot be read; check it with kubectl config view",
+            "clusters.kubeconfigs[2].path: empty has no contexts",
+            "clusters.kubeconfigs[3].contexts[1]: context \"c\" is not in good; name one of [\"a\", \"b\"]",
+        ],
+        &[],
+    );
+    let problem = "lost: context \"a\": cluster \"none\" is not defined; add it under clusters";
+    check(
+        "clusters: { kubeconfigs: [ { path: lost } ] }",
+        &[],
+        &[&format!("clusters.kubeconfigs[0]: not served: {problem}")],
+    );
+    check(
+        "clusters: { kubeconfigs: [ { path: lost, contexts: [a, lost] } ] }",
+        &[&format!("clusters.kubeconfigs[0].contexts[0]: {problem}")],
+        &[],
+    );
+    check(
+        "clusters: { kubeconfigs: [ { path: good }, { path: lost } ] }\noverrides: [ { cluster: a }, { cluster: 'edge-*' } ]",
+        &[],
+        &[
+            &format!("clusters.kubeconfigs[1]: not served: {problem}"),
+            "overrides[1].cluster: \"edge-*\" matches no cluster",
+        ],
+    );
+    check(
+        "clusters: { kubeconfigs: [ { path: good }, { path: own } ] }",
+        &[
+            "clusters.kubeconfigs[1]: context \"me\" of own is this proxy itself (its server is \
+           https://127.0.0.1:8443/clusters/a); leave it out by naming the others with --context, or give another kubeconfig",
+        ],
+        &[],
+    );
+    check(
+        "listen: 127.0.0.1:8081",
+        &[
+            "listen: the admin port (127.0.0.1:8081) and the HTTPS port (127.0.0.1:8081) exclude each other; choose another for one",
+        ],
+        &[],
+    );
+}

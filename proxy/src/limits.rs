@@ -1,0 +1,105 @@
+//! What the configuration says about live requests to each cluster. It is replaced while requests are in flight.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use arc_swap::ArcSwap;
+
+use crate::handler::ClusterSettings;
+
+/// The settings of all clusters, and how many requests are in flight to each.
+#[derive(Debug, Default)]
+pub struct Limits {
+    /// Read by every live request, without a lock.
+    clusters: ArcSwap<HashMap<String, Arc<ClusterLimits>>>,
+}
+
+/// Those of one cluster.
+#[derive(Debug)]
+pub struct ClusterLimits {
+    /// What the configuration says.
+    pub settings: ClusterSettings,
+    in_flight: Arc<AtomicUsize>,
+}
+
+/// A request in flight; the place is free again when this is dropped.
+#[derive(Debug)]
+pub struct InFlight(Arc<AtomicUsize>);
+
+impl Limits {
+    /// From now on these hold, and only these clusters have any. Requests in flight are counted on.
+    pub fn set(&self, settings: impl IntoIterator<Item = (String, ClusterSettings)>) {
+        let before = self.clusters.load();
+        let now = settings.into_iter().map(|(name, settings)| {
+            let known = before.get(&name);
+            let in_flight = known.map_or_else(Arc::default, |it| Arc::clone(&it.in_flight));
+            (
+                name,
+                Arc::new(ClusterLimits {
+                    settings,
+                    in_flight,
+                }),
+            )
+        });
+        self.clusters.store(Arc::new(now.collect()));
+    }
+
+    /// Those of the cluster of that name.
+    pub fn get(&self, name: &str) -> Option<Arc<ClusterLimits>> {
+        self.clusters.load().get(name).cloned()
+    }
+}
+
+impl ClusterLimits {
+    /// A place for one more request, where there is one.
+    pub fn acquire(&self) -> Option<InFlight> {
+        let max = self.settings.max_in_flight;
+        let one_more = |now| (now < max).then_some(now + 1);
+        self.in_flight
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more)
+            .ok()?;
+        Some(InFlight(Arc::clone(&self.in_flight)))
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn settings(max_in_flight: usize) -> ClusterSettings {
+        ClusterSettings {
+            request_timeout: Duration::from_secs(1),
+            watch_disconnect_grace: Duration::ZERO,
+            max_in_flight,
+            reads: Default::default(),
+        }
+    }
+
+    #[test]
+    fn requests_in_flight_are_counted_over_a_change() {
+        let limits = Limits::default();
+        let set = |max| limits.set([("a".to_owned(), settings(max))]);
+        let acquire = || limits.get("a").unwrap().acquire();
+        set(2);
+        let (one, two) = (acquire().unwrap(), acquire().unwrap());
+        assert!(acquire().is_none());
+        set(3);
+        let three = acquire().unwrap();
+        assert!(acquire().is_none());
+        set(1);
+        drop((one, two));
+        assert!(acquire().is_none(), "one is in flight still");
+        drop(three);
+        assert!(acquire().is_some());
+        limits.set([]);
+        assert!(limits.get("a").is_none());
+    }
+}

@@ -1,0 +1,262 @@
+//! The configuration and the kubeconfig files are read again: on SIGHUP, and when their content has changed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fleetcache_cache::cluster_cache::ClusterCache;
+use fleetcache_cache::cluster_config::ClusterConfig;
+use fleetcache_cache::eviction::Fleet;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use crate::clusters::{self, ClustersError, Found, Itself, Names, Subject};
+use crate::config::{Config, ListenAddress, Mistakes};
+use crate::limits::Limits;
+use crate::serving_kubeconfig::ServingKubeconfig;
+use crate::state_dir;
+
+mod changes;
+mod watched;
+
+use changes::Changes;
+use watched::Watched;
+
+/// Time between two looks at the files. A change is taken once two looks have seen the same, so that a file which is being
+/// written, or is away for a moment while another takes its place, is not.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Reads the configuration again, from the same flags.
+pub type Reread = Box<dyn Fn() -> Result<Config, Mistakes> + Send>;
+
+/// How clients reach the proxy.
+#[derive(Clone, Debug)]
+pub struct Served {
+    /// The address it listens on, with the port it got.
+    pub listen: ListenAddress,
+    /// Its URL.
+    pub url: String,
+    /// Its CA's certificate, PEM.
+    pub ca_pem: String,
+    /// The token that clients send.
+    pub token: String,
+    /// Where the kubeconfig for clients is written.
+    pub kubeconfig: PathBuf,
+}
+
+impl Served {
+    /// How to recognise this proxy among clusters.
+    pub fn itself(&self) -> Itself<'_> {
+        Itself {
+            listen: &self.listen,
+            ca_pem: &self.ca_pem,
+        }
+    }
+
+    /// Writes the kubeconfig for clients.
+    ///
+    /// # Errors
+    /// The file system said no; what was there is there still.
+    pub fn write<'a>(
+        &self,
+        clusters: impl IntoIterator<Item = &'a str>,
+    ) -> Result<(), state_dir::StateDirError> {
+        let kubeconfig = ServingKubeconfig::new(&self.url, &self.ca_pem, &self.token, clusters);
+        state_dir::write_private(&self.kubeconfig, kubeconfig.to_yaml().as_bytes())
+    }
+}
+
+/// What is in force, and what it can change.
+pub struct Reloader {
+    reread: Reread,
+    served: Served,
+    config: Config,
+    names: Names,
+    clusters: BTreeMap<String, ClusterConfig>,
+    cache: Arc<ClusterCache>,
+    fleet: Arc<Fleet>,
+    limits: Arc<Limits>,
+}
+
+/// Why nothing was changed.
+enum Refused {
+    /// Mistakes of the configuration.
+    Mistakes(Mistakes),
+    /// The clusters cannot be served.
+    Clusters(ClustersError),
+    /// Files that cannot be read: what is in them is not known.
+    Unread(Vec<String>),
+}
+
+impl Reloader {
+    /// With what was found at the start, and what runs since.
+    pub fn new(
+        reread: Reread,
+        served: Served,
+        config: Config,
+        found: Found,
+        cache: Arc<ClusterCache>,
+        fleet: Arc<Fleet>,
+        limits: Arc<Limits>,
+    ) -> Self {
+        let clusters = found.clusters.into_iter();
+        Self {
+            reread,
+            served,
+            config,
+            names: found.names,
+            clusters: clusters.map(|it| (it.name.clone(), it)).collect(),
+            cache,
+            fleet,
+            limits,
+        }
+    }
+
+    /// Reads again when asked to, and when files have changed, until `stop` fires.
+    pub async fn run(mut self, asked: Arc<Notify>, stop: CancellationToken) {
+        let mut watched = Watched::new(&self.config);
+        let mut ticks = tokio::time::interval(LOOK_INTERVAL);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            let now = tokio::select! {
+                () = stop.cancelled() => return,
+                () = asked.notified() => true,
+                _ = ticks.tick() => false,
+            };
+            // Files may be anywhere, and slow; nobody waits for them but this task.
+            let look = tokio::task::spawn_blocking(move || {
+                if watched.look(&self.config, now) {
+                    self.reload();
+                    watched.attempted(&self.config);
+                }
+                (self, watched)
+            });
+            match look.await {
+                Ok((reloader, seen)) => (self, watched) = (reloader, seen),
+                Err(error) => {
+                    tracing::error!(%error, "configuration is not read again any more");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Reads all files and applies what has changed, or nothing.
+    fn reload(&mut self) {
+        match self.read() {
+            Ok((config, found)) => self.apply(config, found),
+            Err(refused) => refused.log(),
+        }
+    }
+
+    fn read(&self) -> Result<(Config, Found), Refused> {
+        let config = (self.reread)().map_err(Refused::Mistakes)?;
+        let itself = self.served.itself();
+        let found =
+            clusters::load_again(&config, &itself, &self.names).map_err(Refused::Clusters)?;
+        let unread = found
+            .rejected
+            .iter()
+            .filter(|it| it.subject == Subject::File);
+        let unread: Vec<_> = unread.map(|it| it.reason.clone()).collect();
+        if unread.is_empty() {
+            Ok((config, found))
+        } else {
+            Err(Refused::Unread(unread))
+        }
+    }
+
+    fn apply(&mut self, mut config: Config, mut found: Found) {
+        for rejected in &found.rejected {
+            tracing::warn!(reason = rejected.reason, "not served");
+        }
+        // What was served goes on as it is until its context can be used again.
+        for name in std::mem::take(&mut found.spoilt) {
+            tracing::warn!(
+                cluster = name,
+                "its context cannot be used; it is served as before"
+            );
+            found.clusters.extend(self.clusters.get(&name).cloned());
+        }
+        let now: BTreeMap<_, _> = found
+            .clusters
+            .into_iter()
+            .map(|it| (it.name.clone(), it))
+            .collect();
+        let mut changes = Changes::of(&self.config, &config, &self.clusters, &now);
+        for (key, before, now) in changes.needs_restart() {
+            tracing::warn!(key, in_force = before, configured = now, "needs a restart");
+        }
+        config.listen = self.config.listen.clone();
+        config.admin_listen = self.config.admin_listen.clone();
+        config.state_dir = self.config.state_dir.clone();
+
+        // Nobody must find a cluster without its limits.
+        let names: BTreeSet<_> = now.keys().chain(self.clusters.keys()).collect();
+        let settings = |name: &String| (name.clone(), config.settings(name));
+        self.limits.set(names.into_iter().map(settings));
+        for name in changes.removed.iter().chain(&changes.replaced) {
+            self.cache.remove(name);
+        }
+        for name in &changes.updated {
+            self.cache.update(now[name].clone());
+        }
+        let added = changes.added.iter().chain(&changes.replaced);
+        self.cache
+            .add(added.map(|name| now[name].clone()).collect());
+        self.limits.set(now.keys().map(settings));
+        if changes.cache {
+            self.fleet.reconfigure(config.informers());
+        }
+        if changes.connections {
+            self.cache
+                .set_max_connecting(config.connections.max_concurrent);
+        }
+        for name in &changes.added {
+            log_name(&now[name]);
+        }
+        if !changes.added.is_empty() || !changes.removed.is_empty() {
+            // Written whole or not at all; what is served does not depend on it.
+            if let Err(error) = self.served.write(now.keys().map(String::as_str)) {
+                let error = anyhow::Error::from(error);
+                tracing::error!(error = format!("{error:#}"), "kubeconfig not written");
+            }
+        }
+        (self.config, self.names, self.clusters) = (config, found.names, now);
+        changes.log(self.clusters.len());
+    }
+}
+
+/// Tells where a name is not the context's own.
+pub fn log_name(cluster: &ClusterConfig) {
+    if cluster.name != cluster.context {
+        tracing::info!(
+            context = cluster.context,
+            cluster = cluster.name,
+            "context served under another name"
+        );
+    }
+}
+
+impl Refused {
+    fn log(&self) {
+        match self {
+            Self::Mistakes(mistakes) => {
+                for mistake in &mistakes.0 {
+                    tracing::error!(path = mistake.path, problem = mistake.problem, "mistake");
+                }
+            }
+            Self::Clusters(error) => tracing::error!(problem = %error, "mistake"),
+            Self::Unread(reasons) => {
+                for problem in reasons {
+                    tracing::error!(problem, "mistake");
+                }
+            }
+        }
+        tracing::error!("configuration not reloaded: what was in force before is in force still");
+    }
+}
+
+#[cfg(test)]
+mod tests;

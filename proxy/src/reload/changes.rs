@@ -1,0 +1,98 @@
+//! What is different from what was in force, and its line in the log.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fleetcache_cache::cluster_config::ClusterConfig;
+
+use crate::config::Config;
+
+/// What a reload changes.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Changes {
+    /// Clusters that are new.
+    pub(super) added: BTreeSet<String>,
+    /// Clusters that are gone.
+    pub(super) removed: BTreeSet<String>,
+    /// Names under which there is another context than before: nothing of the old one may be left.
+    pub(super) replaced: BTreeSet<String>,
+    /// Clusters that are reached otherwise, or in other times.
+    pub(super) updated: BTreeSet<String>,
+    /// Clusters whose requests are treated otherwise.
+    settings: BTreeSet<String>,
+    /// What informers are told.
+    pub(super) cache: bool,
+    /// How many connects are in flight at once.
+    pub(super) connections: bool,
+    needs_restart: Vec<(&'static str, String, String)>,
+}
+
+impl Changes {
+    pub(super) fn of(
+        before: &Config,
+        now: &Config,
+        clusters_before: &BTreeMap<String, ClusterConfig>,
+        clusters_now: &BTreeMap<String, ClusterConfig>,
+    ) -> Self {
+        let mut changes = Self {
+            cache: before.informers() != now.informers(),
+            connections: before.connections.max_concurrent != now.connections.max_concurrent,
+            ..Self::default()
+        };
+        let names = clusters_before.keys().chain(clusters_now.keys());
+        for name in names {
+            let list = match (clusters_before.get(name), clusters_now.get(name)) {
+                (None, _) => &mut changes.added,
+                (_, None) => &mut changes.removed,
+                (Some(before), Some(now)) if before.context != now.context => &mut changes.replaced,
+                (Some(before), Some(now)) if before != now => &mut changes.updated,
+                (Some(_), Some(_)) if before.settings(name) != now.settings(name) => {
+                    &mut changes.settings
+                }
+                (Some(_), Some(_)) => continue,
+            };
+            list.insert(name.clone());
+        }
+        let texts = |config: &Config| {
+            let state_dir = config.state_dir.display().to_string();
+            [
+                ("listen", config.listen.to_string()),
+                ("adminListen", config.admin_listen.to_string()),
+                ("stateDir", state_dir),
+            ]
+        };
+        for ((key, before), (_, now)) in texts(before).into_iter().zip(texts(now)) {
+            if before != now {
+                changes.needs_restart.push((key, before, now));
+            }
+        }
+        changes
+    }
+
+    /// Keys that are read at the start alone, with what is in force and what is configured now.
+    pub(super) fn needs_restart(&mut self) -> Vec<(&'static str, String, String)> {
+        std::mem::take(&mut self.needs_restart)
+    }
+
+    /// One line that says what is different now.
+    pub(super) fn log(&self, clusters: usize) {
+        tracing::info!(
+            added = listed(&self.added),
+            removed = listed(&self.removed),
+            changed = listed(self.replaced.union(&self.updated)),
+            settings = listed(&self.settings),
+            cache = self.cache,
+            connections = self.connections,
+            clusters,
+            "configuration reloaded"
+        );
+    }
+}
+
+/// Names, such as `alpha, beta`; `-` where there are none.
+fn listed<'a>(names: impl IntoIterator<Item = &'a String>) -> String {
+    let names: Vec<_> = names.into_iter().map(String::as_str).collect();
+    if names.is_empty() {
+        return "-".to_owned();
+    }
+    names.join(", ")
+}

@@ -1,0 +1,204 @@
+//! Reloads over clusters that are not there.
+
+use std::path::Path;
+
+use fleetcache_cache::informers::InformersConfig;
+use tokio_util::task::TaskTracker;
+
+use super::*;
+use crate::args::ServeArgs;
+
+struct Proxy {
+    dir: tempfile::TempDir,
+    reloader: Reloader,
+    /// Ends the clusters when it is dropped.
+    _shutdown: tokio_util::sync::DropGuard,
+}
+
+/// A kubeconfig of contexts and servers.
+fn kubeconfig(contexts: &[(&str, &str)]) -> String {
+    let list = |of: &dyn Fn(&str, &str) -> serde_json::Value| -> Vec<serde_json::Value> {
+        contexts
+            .iter()
+            .map(|(name, server)| of(name, server))
+            .collect()
+    };
+    serde_json::json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": list(&|name, server| serde_json::json!({"name": name, "cluster": {"server": server}})),
+        "users": [{"name": "u", "user": {"token": "t"}}],
+        "contexts": list(&|name, _| serde_json::json!({"name": name, "context": {"cluster": name, "user": "u"}})),
+    })
+    .to_string()
+}
+
+const HERE: &str = "https://127.0.0.1:1";
+const THERE: &str = "https://127.0.0.1:2";
+
+impl Proxy {
+    fn start(rest: &str, contexts: &[(&str, &str)]) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let args = ServeArgs {
+            config: Some(dir.path().join("fleetcache.yaml")),
+            ..ServeArgs::default()
+        };
+        write(dir.path(), rest, contexts);
+        let read = move || Config::from_args(&args, &|_| None);
+        let config = read().unwrap();
+        let served = Served {
+            listen: config.listen.clone(),
+            url: "https://127.0.0.1:8443".to_owned(),
+            ca_pem: "CA".to_owned(),
+            token: "t0ken".to_owned(),
+            kubeconfig: dir.path().join("served"),
+        };
+        let found = clusters::load(&config, &served.itself()).unwrap();
+        let (tasks, shutdown) = (TaskTracker::new(), CancellationToken::new());
+        let fleet = Fleet::start(InformersConfig::default(), &tasks, &shutdown);
+        let cache = ClusterCache::start(found.clusters.clone(), 4, &fleet, &shutdown);
+        let limits = Arc::new(Limits::default());
+        let settings = found.clusters.iter();
+        limits.set(settings.map(|it| (it.name.clone(), config.settings(&it.name))));
+        let reread = Box::new(read);
+        Self {
+            reloader: Reloader::new(reread, served, config, found, cache, fleet, limits),
+            _shutdown: shutdown.drop_guard(),
+            dir,
+        }
+    }
+
+    /// Writes both files and reads them; false where nothing was taken.
+    fn reload(&mut self, rest: &str, contexts: &[(&str, &str)]) -> bool {
+        write(self.dir.path(), rest, contexts);
+        self.read()
+    }
+
+    fn read(&mut self) -> bool {
+        let taken = self.reloader.read().is_ok();
+        self.reloader.reload();
+        taken
+    }
+
+    fn names(&self) -> Vec<String> {
+        let all = self.reloader.cache.all();
+        all.iter().map(|it| it.name().to_owned()).collect()
+    }
+
+    fn timeout(&self, name: &str) -> u64 {
+        let limits = self.reloader.limits.get(name).unwrap();
+        limits.settings.request_timeout.as_secs()
+    }
+}
+
+fn write(dir: &Path, rest: &str, contexts: &[(&str, &str)]) {
+    let text = format!(
+        "apiVersion: fleetcache.dev/v1alpha1\nkind: Configuration\nstateDir: state\nclusters: {{ kubeconfigs: [ {{ path: \
+         input }} ] }}\n{rest}"
+    );
+    std::fs::write(dir.join("fleetcache.yaml"), text).unwrap();
+    std::fs::write(dir.join("input"), kubeconfig(contexts)).unwrap();
+}
+
+#[tokio::test]
+async fn clusters_come_change_and_go_and_others_are_left_alone() {
+    let mut proxy = Proxy::start("", &[("a", HERE), ("b", HERE), ("c", HERE)]);
+    let before = proxy.reloader.cache.all();
+    assert!(proxy.reload("", &[("d", HERE), ("b", THERE), ("a", HERE)]));
+    assert_eq!(proxy.names(), ["a", "b", "d"]);
+    let after = proxy.reloader.cache.all();
+    assert!(Arc::ptr_eq(&before[0], &after[0]), "a is untouched");
+    assert!(
+        Arc::ptr_eq(&before[1], &after[1]),
+        "b is told its new address"
+    );
+    assert!(before[2].removed().is_cancelled());
+    assert!(proxy.reloader.limits.get("c").is_none());
+    let served = std::fs::read_to_string(proxy.dir.path().join("served")).unwrap();
+    assert!(
+        served.contains("clusters/d") && !served.contains("clusters/c"),
+        "{served}"
+    );
+}
+
+#[tokio::test]
+async fn another_context_of_the_same_name_is_another_cluster() {
+    let mut proxy = Proxy::start("", &[("A", HERE)]);
+    let before = proxy.reloader.cache.get("a").unwrap();
+    assert!(proxy.reload("", &[("a", HERE)]));
+    assert!(before.removed().is_cancelled());
+    assert_eq!(proxy.reloader.cache.get("a").unwrap().context(), "a");
+}
+
+#[tokio::test]
+async fn settings_follow() {
+    let contexts = [("a", HERE), ("edge-1", HERE)];
+    let mut proxy = Proxy::start("", &contexts);
+    assert_eq!(proxy.timeout("a"), 60);
+    let rest = "defaults: { requestTimeout: 20s }\noverrides: [ { cluster: 'edge-*', requestTimeout: 30s } ]";
+    assert!(proxy.reload(rest, &contexts));
+    assert_eq!((proxy.timeout("a"), proxy.timeout("edge-1")), (20, 30));
+}
+
+#[tokio::test]
+async fn what_is_read_at_the_start_alone_stays() {
+    let mut proxy = Proxy::start("", &[("a", HERE)]);
+    let rest = "listen: 127.0.0.1:1\nadminListen: 127.0.0.1:2\ndefaults: { requestTimeout: 20s }";
+    assert!(proxy.reload(rest, &[("a", HERE)]));
+    assert_eq!(proxy.reloader.config.listen.port, 8443);
+    assert_eq!(proxy.timeout("a"), 20, "the rest applies");
+}
+
+#[tokio::test]
+async fn mistakes_change_nothing() {
+    let mut proxy = Proxy::start("", &[("a", HERE)]);
+    let mut refused = |rest: &str, contexts: &[(&str, &str)]| {
+        assert!(!proxy.reload(rest, contexts), "{rest}");
+        assert_eq!(
+            (proxy.names(), proxy.timeout("a")),
+            (vec!["a".to_owned()], 60)
+        );
+    };
+    // Of the configuration, whatever else it says.
+    refused(
+        "defaults: { requestTimeout: 20s, maxInFlight: 0 }",
+        &[("b", HERE)],
+    );
+    // No cluster is left; this proxy itself.
+    refused("", &[]);
+    refused(
+        "",
+        &[("a", HERE), ("me", "https://127.0.0.1:8443/clusters/a")],
+    );
+    // Files that are broken or away.
+    let input = proxy.dir.path().join("input");
+    std::fs::write(&input, "contexts: [").unwrap();
+    assert!(!proxy.read());
+    std::fs::remove_file(&input).unwrap();
+    assert!(!proxy.read());
+    std::fs::remove_file(proxy.dir.path().join("fleetcache.yaml")).unwrap();
+    assert!(!proxy.read());
+    assert_eq!(proxy.names(), ["a"]);
+    assert!(proxy.reload("", &[("b", HERE)]));
+    assert_eq!(proxy.names(), ["b"]);
+}
+
+#[tokio::test]
+async fn a_context_that_is_spoilt_leaves_its_cluster_as_it_was() {
+    let mut proxy = Proxy::start("", &[("a", HERE), ("B", HERE)]);
+    let before = proxy.reloader.cache.get("b").unwrap();
+    assert!(proxy.reload("", &[("c", HERE), ("B", "no URL"), ("b", HERE)]));
+    assert_eq!(proxy.names(), ["b", "b-2", "c"]);
+    assert!(!before.removed().is_cancelled());
+    // It is there again, and had its name all the time.
+    assert!(proxy.reload("", &[("b", HERE), ("B", THERE)]));
+    assert_eq!(proxy.names(), ["b", "b-2"]);
+    assert!(Arc::ptr_eq(
+        &before,
+        &proxy.reloader.cache.get("b").unwrap()
+    ));
+    assert_eq!(
+        proxy.reloader.clusters["b"].endpoint.server.port_u16(),
+        Some(2)
+    );
+}
