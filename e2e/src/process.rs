@@ -40,6 +40,8 @@ const TAIL_LINES: usize = 20;
 pub enum Signal {
     /// Resume a stopped process.
     Continue,
+    /// Read the configuration again.
+    Hangup,
     /// End at once, without a word to anyone.
     Kill,
     /// Stop reading and answering while every connection stays open.
@@ -52,6 +54,7 @@ impl Signal {
     const fn name(self) -> &'static str {
         match self {
             Self::Continue => "CONT",
+            Self::Hangup => "HUP",
             Self::Kill => "KILL",
             Self::Stop => "STOP",
             Self::Terminate => "TERM",

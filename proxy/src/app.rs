@@ -19,12 +19,12 @@ use tokio_util::task::TaskTracker;
 
 use crate::admin::{self, Admin, Readiness};
 use crate::clusters;
-use crate::config::{Config, ListenAddress};
+use crate::config::ListenAddress;
 use crate::handler::{Handler, HandlerParts};
 use crate::limits::Limits;
 use crate::listener::{self, Timeouts};
 use crate::metrics::{Metrics, Scrape};
-use crate::reload::{self, Reloader, Reread, Served};
+use crate::reload::{self, ReadConfig, Reloader, Served};
 use crate::state_dir::{self, StateDir};
 use crate::telemetry;
 
@@ -58,11 +58,12 @@ struct Stop {
 }
 
 impl App {
-    /// Starts a proxy: when this returns, both its ports answer. `reread` gives the configuration as it is later.
+    /// Starts a proxy: when this returns, both its ports answer. `read` gives the configuration, now and later.
     ///
     /// # Errors
     /// What stands in the way, and what to do.
-    pub async fn start(config: Config, reread: Reread) -> anyhow::Result<Self> {
+    pub async fn start(read: ReadConfig) -> anyhow::Result<Self> {
+        let config = read()?;
         telemetry::watch_panics();
         // kube asks for the process's default; it is there already when another proxy runs in this process.
         let _ = aws_lc_rs::default_provider().install_default();
@@ -153,7 +154,7 @@ impl App {
             "listening"
         );
         let reload = Arc::new(Notify::new());
-        let reloader = Reloader::new(reread, served, config, found, clusters, fleet, limits);
+        let reloader = Reloader::new(read, served, config, found, clusters, fleet, limits);
         tokio::spawn(reloader.run(Arc::clone(&reload), draining.clone()));
         Ok(Self {
             proxy_addr,

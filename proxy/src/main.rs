@@ -12,7 +12,7 @@ use fleetcache::app::App;
 use fleetcache::args::{Args, Command, ConfigCommand, KubeconfigArgs, ServeArgs};
 use fleetcache::clusters::{self, ClustersError};
 use fleetcache::config::{self, Config, Mistakes};
-use fleetcache::reload::Reread;
+use fleetcache::reload::ReadConfig;
 use fleetcache::serving_kubeconfig::ServingKubeconfig;
 use fleetcache::{state_dir, telemetry};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -47,24 +47,22 @@ fn env(name: &str) -> Option<std::ffi::OsString> {
 
 fn serve(args: ServeArgs) -> anyhow::Result<()> {
     telemetry::start(&env)?;
-    let read = move || Config::from_args(&args, &env);
-    let config = read()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    let done = runtime.block_on(run(config, Box::new(read)));
+    let done = runtime.block_on(run(Box::new(move || Config::from_args(&args, &env))));
     // A name look-up that hangs cannot be cancelled; it must not hold the process.
     runtime.shutdown_background();
     done
 }
 
-async fn run(config: Config, reread: Reread) -> anyhow::Result<()> {
+async fn run(read: ReadConfig) -> anyhow::Result<()> {
     // Before anything is started: a signal that comes early must not be lost.
     let mut signals = Signals::new()?;
     let mut hangups = Hangups::new()?;
     let app = tokio::select! {
-        app = App::start(config, reread) => app?,
+        app = App::start(read) => app?,
         () = signals.end() => return Ok(()),
     };
     loop {

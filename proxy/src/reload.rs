@@ -27,8 +27,8 @@ use watched::Watched;
 /// written, or is away for a moment while another takes its place, is not.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Reads the configuration again, from the same flags.
-pub type Reread = Box<dyn Fn() -> Result<Config, Mistakes> + Send>;
+/// Reads the configuration, each time from the same flags.
+pub type ReadConfig = Box<dyn Fn() -> Result<Config, Mistakes> + Send>;
 
 /// How clients reach the proxy.
 #[derive(Clone, Debug)]
@@ -69,7 +69,7 @@ impl Served {
 
 /// What is in force, and what it can change.
 pub struct Reloader {
-    reread: Reread,
+    read_config: ReadConfig,
     served: Served,
     config: Config,
     names: Names,
@@ -92,7 +92,7 @@ enum Refused {
 impl Reloader {
     /// With what was found at the start, and what runs since.
     pub fn new(
-        reread: Reread,
+        read_config: ReadConfig,
         served: Served,
         config: Config,
         found: Found,
@@ -102,7 +102,7 @@ impl Reloader {
     ) -> Self {
         let clusters = found.clusters.into_iter();
         Self {
-            reread,
+            read_config,
             served,
             config,
             names: found.names,
@@ -151,7 +151,7 @@ impl Reloader {
     }
 
     fn read(&self) -> Result<(Config, Found), Refused> {
-        let config = (self.reread)().map_err(Refused::Mistakes)?;
+        let config = (self.read_config)().map_err(Refused::Mistakes)?;
         let itself = self.served.itself();
         let found =
             clusters::load_again(&config, &itself, &self.names).map_err(Refused::Clusters)?;

@@ -25,5 +25,6 @@ mod outage;
 mod pair;
 mod reads;
 mod reflector;
+mod reload;
 mod replicas;
 mod transcript;

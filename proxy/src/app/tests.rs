@@ -20,6 +20,7 @@ use tokio_rustls::TlsConnector;
 use super::*;
 use crate::args::ServeArgs;
 use crate::clusters::{ClustersError, Itself};
+use crate::config::Config;
 
 /// A kubeconfig of clusters where nobody listens.
 fn kubeconfig(dir: &Path, servers: &[(&str, &str)]) -> PathBuf {
@@ -50,8 +51,7 @@ async fn start(dir: &Path, kubeconfig: PathBuf, listen: &str) -> anyhow::Result<
         state_dir: Some(dir.join("state")),
         ..ServeArgs::default()
     };
-    let read = move || Config::from_args(&args, &|_| None);
-    App::start(read().unwrap(), Box::new(read)).await
+    App::start(Box::new(move || Config::from_args(&args, &|_| None))).await
 }
 
 async fn start_two(dir: &TempDir) -> App {

@@ -60,9 +60,9 @@ impl Proxy {
         let limits = Arc::new(Limits::default());
         let settings = found.clusters.iter();
         limits.set(settings.map(|it| (it.name.clone(), config.settings(&it.name))));
-        let reread = Box::new(read);
+        let read = Box::new(read);
         Self {
-            reloader: Reloader::new(reread, served, config, found, cache, fleet, limits),
+            reloader: Reloader::new(read, served, config, found, cache, fleet, limits),
             _shutdown: shutdown.drop_guard(),
             dir,
         }
