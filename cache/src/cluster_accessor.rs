@@ -254,7 +254,8 @@ impl ClusterAccessor {
         self.removed.cancel();
     }
 
-    fn current(&self) -> Option<Arc<Connection>> {
+    /// The connection, if there is one now. Wakes nobody.
+    pub fn current(&self) -> Option<Arc<Connection>> {
         self.connection.borrow().clone()
     }
 }

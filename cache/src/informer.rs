@@ -299,6 +299,19 @@ impl Informer {
         }
     }
 
+    /// Whether readers on that connection generation may have what it holds, as far as its own state goes.
+    pub fn is_readable_on(&self, generation: u64) -> bool {
+        let published = self.published.borrow();
+        published.generation == generation && published.snapshot.is_some()
+    }
+
+    /// The version that what it holds is complete through, readable or not.
+    pub fn resource_version(&self) -> Option<ResourceVersion> {
+        let published = self.published.borrow();
+        let snapshot = published.snapshot.as_ref();
+        snapshot.map(|snapshot| snapshot.resource_version)
+    }
+
     /// Objects and bytes held, readable or not.
     pub fn size(&self) -> (usize, usize) {
         let published = self.published.borrow();

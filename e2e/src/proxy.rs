@@ -173,6 +173,11 @@ impl Proxy {
         Ok(metrics::get(&self.admin, path)?.0)
     }
 
+    /// The address of the admin listener.
+    pub fn admin(&self) -> &str {
+        &self.admin
+    }
+
     /// The process id, for `/proc`.
     pub fn id(&self) -> u32 {
         self.process.id()

@@ -1,4 +1,4 @@
-//! The operators' port: `/livez`, `/readyz` and `/metrics` over plain HTTP.
+//! The operators' port: `/livez`, `/readyz`, `/metrics` and `/why` over plain HTTP.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -6,8 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
+use fleetcache_cache::cluster_cache::ClusterCache;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -16,8 +18,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::body::{Body, full};
+use crate::limits::Limits;
 use crate::listener;
 use crate::metrics::Scrape;
+use crate::why::{self, Question};
 
 /// Whether the proxy takes requests. A cluster that is down has no part in it: restarting the proxy would not help.
 #[derive(Clone, Debug, Default)]
@@ -52,6 +56,10 @@ pub struct Admin {
     pub readiness: Readiness,
     /// Behind `/metrics`.
     pub scrape: Scrape,
+    /// Behind `/why`.
+    pub clusters: Arc<ClusterCache>,
+    /// Their settings.
+    pub limits: Arc<Limits>,
 }
 
 impl fmt::Debug for Admin {
@@ -64,9 +72,9 @@ impl fmt::Debug for Admin {
 
 impl Admin {
     /// Answers one request.
-    fn answer<B>(&self, request: &Request<B>) -> Response<Body> {
+    async fn answer(&self, request: Request<()>) -> Response<Body> {
         let path = request.uri().path();
-        let known = matches!(path, "/livez" | "/readyz" | "/metrics");
+        let known = matches!(path, "/livez" | "/readyz" | "/metrics" | "/why");
         if known && !matches!(*request.method(), Method::GET | Method::HEAD) {
             let mut answer = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
             answer
@@ -88,11 +96,28 @@ impl Admin {
                 answer.headers_mut().insert(CONTENT_TYPE, content_type);
                 answer
             }
+            "/why" => self.why(request.uri().query().unwrap_or_default()).await,
             _ => text(
                 StatusCode::NOT_FOUND,
-                "there are /livez, /readyz and /metrics\n",
+                "there are /livez, /readyz, /metrics and /why\n",
             ),
         }
+    }
+
+    async fn why(&self, query: &str) -> Response<Body> {
+        let question = match Question::from_query(query) {
+            Ok(question) => question,
+            Err(problem) => return text(StatusCode::BAD_REQUEST, format!("{problem}\n")),
+        };
+        let explanation = why::explain(&self.clusters, &self.limits, &question).await;
+        let mut answer = match serde_json::to_vec(&explanation) {
+            Ok(body) => text(StatusCode::OK, body),
+            Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+        };
+        answer
+            .headers_mut()
+            .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        answer
     }
 }
 
@@ -107,9 +132,9 @@ pub async fn serve(listener: TcpListener, admin: Admin, stop: CancellationToken)
         };
         let (admin, stop) = (Arc::clone(&admin), stop.clone());
         tasks.spawn(async move {
-            let service = service_fn(|request| {
-                let answer = admin.answer(&request);
-                async { Ok::<_, Infallible>(answer) }
+            let service = service_fn(|request: Request<Incoming>| {
+                let admin = &admin;
+                async move { Ok::<_, Infallible>(admin.answer(request.map(drop)).await) }
             });
             let connection = http1::Builder::new()
                 .timer(TokioTimer::new())
@@ -144,16 +169,21 @@ mod tests {
 
     use super::*;
     use crate::metrics::Metrics;
-    use fleetcache_cache::eviction::InformerTotals;
+    use fleetcache_cache::eviction::{Fleet, InformerTotals};
+    use fleetcache_cache::informers::InformersConfig;
 
     #[tokio::test]
     async fn each_path_has_its_answer() {
+        let shutdown = CancellationToken::new();
+        let fleet = Fleet::start(InformersConfig::default(), &TaskTracker::new(), &shutdown);
         let admin = Admin {
             readiness: Readiness::default(),
             scrape: Scrape::without_clusters(
                 &Metrics::default(),
                 Box::new(InformerTotals::default),
             ),
+            clusters: ClusterCache::start(Vec::new(), 1, &fleet, &shutdown),
+            limits: Arc::default(),
         };
         let check = async |method: Method, path: &str, code: u16, start: &str| {
             let request = Request::builder()
@@ -161,7 +191,7 @@ mod tests {
                 .uri(path)
                 .body(())
                 .unwrap();
-            let answer = admin.answer(&request);
+            let answer = admin.answer(request).await;
             assert_eq!(answer.status().as_u16(), code, "{path}");
             let body = answer.into_body().collect().await.unwrap().to_bytes();
             let body = String::from_utf8(body.to_vec()).unwrap();
@@ -175,6 +205,11 @@ mod tests {
         check(Method::GET, "/readyz?verbose", 200, "ok").await;
         check(Method::GET, "/metrics", 200, "# HELP process_").await;
         check(Method::POST, "/readyz", 405, "only GET").await;
+        check(Method::GET, "/why", 400, "target is missing").await;
+        check(Method::GET, "/why?target=/&a", 400, "\"a\" is not").await;
+        let expect = "{\"request\":\"GET /\",\"answer\":\"error\",\"reason\":\"not-found\"";
+        check(Method::GET, "/why?target=/", 200, expect).await;
+        check(Method::POST, "/why?target=/", 405, "only GET").await;
         check(Method::GET, "/", 404, "there are").await;
         check(Method::GET, "/clusters/a", 404, "there are").await;
         admin.readiness.draining();

@@ -135,6 +135,8 @@ impl App {
             Admin {
                 readiness: readiness.clone(),
                 scrape,
+                clusters: Arc::clone(&clusters),
+                limits: Arc::clone(&limits),
             },
             stop_admin.clone(),
         ));

@@ -26,6 +26,8 @@ pub enum Command {
     Kubeconfig(KubeconfigArgs),
     /// Work with configuration files
     Config(ConfigArgs),
+    /// Ask a running proxy whether it would answer a request from memory, and if not, why
+    Why(WhyArgs),
 }
 
 /// `fleetcache serve`
@@ -82,6 +84,34 @@ pub struct KubeconfigArgs {
     /// The proxy's state directory [default: $XDG_STATE_HOME/fleetcache, else ~/.local/state/fleetcache]
     #[arg(long, value_name = "DIR", env = "FLEETCACHE_STATE_DIR")]
     pub state_dir: Option<PathBuf>,
+}
+
+/// `fleetcache why`
+#[derive(Debug, ClapArgs)]
+#[command(
+    after_help = "Nothing is sent to the cluster and nothing is started. A client's own headers decide too: plain `kubectl get` \
+                  asks for tables, with `-H 'Accept: application/json;as=Table;g=meta.k8s.io;v=v1'`."
+)]
+pub struct WhyArgs {
+    /// The request: its method (GET where it is left out), and its path or URL, such as /clusters/a/api/v1/pods?limit=500
+    #[arg(required = true, num_args = 1..=2, value_names = ["METHOD", "PATH-OR-URL"])]
+    pub request: Vec<String>,
+    /// A header of the request, such as 'Accept: application/json'; may be repeated
+    #[arg(
+        short = 'H',
+        long,
+        value_name = "NAME: VALUE",
+        env = "FLEETCACHE_HEADER"
+    )]
+    pub header: Vec<String>,
+    /// The proxy's admin port
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        env = "FLEETCACHE_ADMIN",
+        default_value = "127.0.0.1:8081"
+    )]
+    pub admin: String,
 }
 
 /// `fleetcache config`

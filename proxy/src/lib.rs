@@ -34,3 +34,4 @@ pub mod state_dir;
 pub mod status;
 pub mod telemetry;
 pub mod upgrade;
+pub mod why;

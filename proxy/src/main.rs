@@ -9,11 +9,12 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use clap::Parser as _;
 use fleetcache::app::App;
-use fleetcache::args::{Args, Command, ConfigCommand, KubeconfigArgs, ServeArgs};
+use fleetcache::args::{Args, Command, ConfigCommand, KubeconfigArgs, ServeArgs, WhyArgs};
 use fleetcache::clusters::{self, ClustersError};
 use fleetcache::config::{self, Config, Mistakes};
 use fleetcache::reload::ReadConfig;
 use fleetcache::serving_kubeconfig::ServingKubeconfig;
+use fleetcache::why::{self, Question};
 use fleetcache::{state_dir, telemetry};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Instant;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
             ConfigCommand::Check { file } => check(&file),
             ConfigCommand::Schema => schema(),
         },
+        Command::Why(args) => why(&args),
     };
     let Err(err) = done else {
         return ExitCode::SUCCESS;
@@ -160,6 +162,17 @@ fn check(file: &Path) -> anyhow::Result<()> {
 
 fn schema() -> anyhow::Result<()> {
     writeln!(std::io::stdout(), "{:#}", config::schema()).context("cannot print")
+}
+
+fn why(args: &WhyArgs) -> anyhow::Result<()> {
+    let (method, target) = match &args.request[..] {
+        [method, target] => (method.as_str(), target),
+        [target] => ("GET", target),
+        other => bail!("{} words are no request", other.len()),
+    };
+    let question = Question::parse(method, target, &args.header).map_err(anyhow::Error::msg)?;
+    let explanation = why::ask(&args.admin, &question)?;
+    writeln!(std::io::stdout(), "{explanation}").context("cannot print")
 }
 
 /// An error and its causes as one line; mistakes as one line each.

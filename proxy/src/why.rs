@@ -1,0 +1,354 @@
+//! `fleetcache why`: what would become of a request, and what to do about it. The request goes through the data path's own
+//! decision and is dropped there: it is not sent on and starts nothing. Only a read that is to be consistent has the
+//! cluster asked whether memory is what it holds now, as the decision rests on that.
+
+use std::fmt::{self, Write as _};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use fleetcache_cache::cluster_accessor::{ClusterAccessor, ClusterStatus, NotConnectedReason};
+use fleetcache_cache::cluster_cache::ClusterCache;
+use fleetcache_cache::connection::Connection;
+use fleetcache_cache::informers::Lookup;
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use serde::{Deserialize, Serialize};
+
+use crate::cache_control::CacheControl;
+use crate::decision::{self, LiveReason};
+use crate::limits::Limits;
+use crate::memory;
+use crate::query::query_pairs;
+use crate::read_settings::OnMissingInformer;
+use crate::request_info::{RequestInfo, ResourcePath};
+
+mod client;
+mod sentences;
+#[cfg(test)]
+mod tests;
+
+pub use client::ask;
+use sentences::sentence;
+
+/// The request that is asked about.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Question {
+    /// Its method.
+    pub method: Method,
+    /// Its path and query, or its whole URL.
+    pub target: String,
+    /// Its headers.
+    pub headers: HeaderMap,
+}
+
+/// What would become of a request.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Explanation {
+    /// The request in Kubernetes' words.
+    pub request: String,
+    /// Who would answer.
+    pub answer: Answer,
+    /// Why, as in logs, metrics and `Cache-Status`; empty for an answer from memory.
+    pub reason: String,
+    /// The same as a sentence, and what to do.
+    pub sentence: String,
+    /// What there is of the kind in memory.
+    pub informer: Option<InformerState>,
+}
+
+/// Who would answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Answer {
+    /// Memory.
+    Memory,
+    /// The cluster.
+    Live,
+    /// The proxy itself, with an error.
+    Error,
+}
+
+/// What there is of a kind in memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InformerState {
+    /// `not started`, `syncing` or `synced`.
+    pub state: String,
+    /// The version it is complete through.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resource_version: Option<String>,
+    /// The newest version that anybody was told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub floor: Option<String>,
+    /// Seconds since the server was last heard.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub age_seconds: Option<u64>,
+    /// Objects held.
+    pub objects: usize,
+    /// Their bytes.
+    pub bytes: usize,
+}
+
+impl Question {
+    /// From a command line: a method, GET where there is none, a path or URL, and headers as `Name: value`.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(method: &str, target: &str, headers: &[impl AsRef<str>]) -> Result<Self, String> {
+        let mut question = Self {
+            method: Method::from_str(&method.to_ascii_uppercase())
+                .map_err(|_| format!("{method:?} is not a method such as GET"))?,
+            target: target.to_owned(),
+            headers: HeaderMap::new(),
+        };
+        for header in headers.iter().map(AsRef::as_ref) {
+            let parsed = header.split_once(':').and_then(|(name, value)| {
+                let name = HeaderName::from_str(name.trim()).ok()?;
+                Some((name, HeaderValue::from_str(value.trim()).ok()?))
+            });
+            let (name, value) = parsed
+                .ok_or_else(|| format!("{header:?} is not a header such as \"Accept: */*\""))?;
+            question.headers.append(name, value);
+        }
+        Ok(question)
+    }
+
+    /// From the query of `/why`: `method`, `target`, and `header` as often as there are any.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn from_query(query: &str) -> Result<Self, String> {
+        let (mut method, mut target) = (None, None);
+        let mut headers = Vec::new();
+        for (key, value) in query_pairs(query) {
+            match &*key {
+                "method" => method = Some(value),
+                "target" => target = Some(value),
+                "header" => headers.push(value),
+                other => {
+                    return Err(format!(
+                        "{other:?} is not \"method\", \"target\" or \"header\""
+                    ));
+                }
+            }
+        }
+        let target = target.ok_or("target is missing: the path or URL that is asked about")?;
+        Self::parse(method.as_deref().unwrap_or("GET"), &target, &headers)
+    }
+
+    /// The path and query as a server sees them.
+    fn path_and_query(&self) -> &str {
+        let target = self.target.split('#').next().unwrap_or_default();
+        match target.split_once("://") {
+            Some((scheme, rest)) if !scheme.contains('/') => {
+                rest.find('/').map_or("/", |start| &rest[start..])
+            }
+            _ => target,
+        }
+    }
+}
+
+/// What would become of a request now.
+pub async fn explain(clusters: &ClusterCache, limits: &Limits, question: &Question) -> Explanation {
+    let Question {
+        method, headers, ..
+    } = question;
+    let target = question.path_and_query();
+    let error = |request: String, reason: &str, sentence: String| Explanation {
+        request,
+        answer: Answer::Error,
+        reason: reason.to_owned(),
+        sentence,
+        informer: None,
+    };
+    let Some(info) = RequestInfo::parse(method, target) else {
+        let sentence = "It names no cluster: paths start with /clusters/<name>, as in the kubeconfig that the proxy wrote.";
+        return error(
+            format!("{method} {target}"),
+            "not-found",
+            sentence.to_owned(),
+        );
+    };
+    let request = described(&info);
+    let (Some(cluster), Some(limits)) = (clusters.get(info.cluster), limits.get(info.cluster))
+    else {
+        let known: Vec<_> = clusters
+            .all()
+            .iter()
+            .map(|it| it.name().to_owned())
+            .collect();
+        let known = known.join(", ");
+        let sentence = format!(
+            "There is no cluster {:?}; there are: {known}.",
+            info.cluster
+        );
+        return error(request, "not-found", sentence);
+    };
+    let settings = &limits.settings;
+    let Some(connection) = cluster.current() else {
+        let (reason, mut sentence) = not_connected(cluster.status());
+        let last_known = memory::last_known(&cluster, &info, headers, &settings.reads);
+        if last_known.await.is_none() {
+            return error(request, reason.as_str(), sentence);
+        }
+        sentence +=
+            " This one is answered with what was known last, as `whenDisconnected: stale` says.";
+        return Explanation {
+            answer: Answer::Memory,
+            ..error(request, "disconnected", sentence)
+        };
+    };
+    let outcome = match decision::cacheable(&info, headers, &settings.reads) {
+        Ok((resource, read)) => {
+            // Its answer is made as it is read, and nobody reads it. Whatever is configured: nothing is to start.
+            let on_missing = OnMissingInformer::Live;
+            let patience = settings.request_timeout;
+            let answer =
+                memory::answer(&cluster, &connection, resource, &read, on_missing, patience).await;
+            // An error only where one is configured.
+            answer.unwrap_or(Err(LiveReason::NotSynced)).map(drop)
+        }
+        Err(reason) => Err(reason),
+    };
+    let informer = info.resource.as_ref();
+    let informer = informer.map(|resource| informer_state(&cluster, &connection, resource));
+    let (answer, reason, mut sentence) = match outcome {
+        Ok(()) => (Answer::Memory, "", "It is answered from memory.".to_owned()),
+        Err(reason) => (Answer::Live, reason.as_str(), sentence(reason).to_owned()),
+    };
+    let mut explanation = Explanation {
+        request,
+        answer,
+        reason: reason.to_owned(),
+        sentence: String::new(),
+        // Of no use where nothing is ever kept for it.
+        informer: informer
+            .filter(|_| !matches!(outcome, Err(LiveReason::Never | LiveReason::Method))),
+    };
+    let is_missing = matches!(outcome, Err(LiveReason::NotStarted | LiveReason::NotSynced));
+    match settings.reads.on_missing_informer {
+        OnMissingInformer::Fail if is_missing => {
+            explanation.answer = Answer::Error;
+            sentence += " Until then it is answered 503, as `onMissingInformer: fail` says; asking starts the informer.";
+        }
+        OnMissingInformer::Wait if is_missing => {
+            sentence += " It waits for that, as `onMissingInformer: wait` says; asking starts the informer.";
+        }
+        _ => {}
+    }
+    let only_if_cached = info.is_plain_read() && CacheControl::of(headers).only_if_cached;
+    if only_if_cached && explanation.answer == Answer::Live {
+        explanation.answer = Answer::Error;
+        sentence += " Its Cache-Control has only-if-cached, so it is answered 504.";
+    }
+    explanation.sentence = sentence;
+    explanation
+}
+
+fn not_connected(status: ClusterStatus) -> (NotConnectedReason, String) {
+    let reason = NotConnectedReason::ClusterStarting;
+    let Some(why) = status.not_connected else {
+        // It was connected between two looks.
+        return (
+            reason,
+            "The cluster has been connected just now; ask again.".to_owned(),
+        );
+    };
+    let mut sentence = match why.reason {
+        NotConnectedReason::ClusterStarting => format!(
+            "The cluster has not been connected yet ({}; on demand, the first request does it). A request waits for that for a \
+             moment, and is answered 503 where it takes longer.",
+            why.message
+        ),
+        NotConnectedReason::ClusterNotConnected
+        | NotConnectedReason::CredentialInvalid
+        | NotConnectedReason::CredentialMissing => format!(
+            "The cluster is not connected ({}), so every request to it is answered 503 at once.",
+            why.message
+        ),
+    };
+    if let Some(next) = why.next_attempt {
+        let _ = write!(sentence, " The next try is in {} s.", next.as_secs());
+    }
+    (why.reason, sentence)
+}
+
+fn described(info: &RequestInfo<'_>) -> String {
+    let mut text = info.verb.as_str().to_owned();
+    match &info.resource {
+        Some(resource) => {
+            let _ = write!(text, " {}", resource.gvr);
+            if let Some(namespace) = &resource.namespace {
+                let _ = write!(text, " in namespace {namespace:?}");
+            }
+            if let Some(name) = &resource.name {
+                let _ = write!(text, " {name:?}");
+            }
+            if let Some(subresource) = &resource.subresource {
+                let _ = write!(text, ", subresource {subresource:?}");
+            }
+        }
+        None => {
+            let _ = write!(text, " {}", info.path());
+        }
+    }
+    let _ = write!(text, " of cluster {:?}", info.cluster);
+    text
+}
+
+fn informer_state(
+    cluster: &Arc<ClusterAccessor>,
+    connection: &Connection,
+    resource: &ResourcePath<'_>,
+) -> InformerState {
+    let informers = cluster.informers();
+    let Lookup::Informer(informer) = informers.lookup(&resource.gvr) else {
+        return InformerState {
+            state: "not started".to_owned(),
+            ..InformerState::default()
+        };
+    };
+    let (objects, bytes) = informer.size();
+    let is_synced = informer.is_readable_on(connection.generation);
+    let floor = informers.floor(&resource.gvr.storage());
+    let floor = floor.map(|floor| floor.told(connection.epoch));
+    let told = |version: u64| (version > 0).then(|| version.to_string());
+    InformerState {
+        state: if is_synced { "synced" } else { "syncing" }.to_owned(),
+        resource_version: informer.resource_version().and_then(|it| told(it.get())),
+        floor: floor.and_then(|it| told(it.get())),
+        age_seconds: is_synced.then(|| informer.age().as_secs()),
+        objects,
+        bytes,
+    }
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let answer = match self.answer {
+            Answer::Memory => "from memory",
+            Answer::Live => "live",
+            Answer::Error => "error",
+        };
+        write!(f, "{}: {answer}", self.request)?;
+        if !self.reason.is_empty() {
+            write!(f, " ({})", self.reason)?;
+        }
+        write!(f, "\n{}", self.sentence)?;
+        if let Some(informer) = &self.informer {
+            write!(f, "\ninformer: {}", informer.state)?;
+            if let Some(version) = &informer.resource_version {
+                let floor = informer.floor.as_deref().unwrap_or("none");
+                write!(
+                    f,
+                    ", complete through resourceVersion {version}, floor {floor}, {} objects, {} bytes",
+                    informer.objects, informer.bytes
+                )?;
+            }
+            if let Some(age) = informer.age_seconds {
+                write!(f, ", server heard {age} s ago")?;
+            }
+        }
+        Ok(())
+    }
+}

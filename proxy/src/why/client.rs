@@ -1,0 +1,86 @@
+//! Asks the admin port of a running proxy.
+
+use std::fmt::Write as _;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+
+use super::{Explanation, Question};
+
+/// The answer waits for nothing but memory.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Asks the proxy whose admin port is at `admin`, as `host:port`.
+///
+/// # Errors
+/// It does not answer, or not as this version does.
+pub fn ask(admin: &str, question: &Question) -> anyhow::Result<Explanation> {
+    let no_answer = || format!("no proxy answers at {admin}; name its admin port with --admin");
+    let mut stream = TcpStream::connect(admin).with_context(no_answer)?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
+    let request = format!(
+        "GET {} HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n",
+        target(question)
+    );
+    stream
+        .write_all(request.as_bytes())
+        .with_context(no_answer)?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).with_context(no_answer)?;
+    let (head, body) = answer.split_once("\r\n\r\n").with_context(no_answer)?;
+    match head.split(' ').nth(1) {
+        Some("200") => serde_json::from_str(body)
+            .context("the proxy's answer cannot be read; is it of another version?"),
+        Some("404") => bail!(
+            "what answers at {admin} does not know /why; is it a fleetcache of another version?"
+        ),
+        _ => bail!("{}", body.trim()),
+    }
+}
+
+/// `/why` with the question in its query.
+fn target(question: &Question) -> String {
+    let mut target = format!(
+        "/why?method={}&target={}",
+        question.method,
+        escaped(question.target.as_bytes())
+    );
+    for (name, value) in &question.headers {
+        let header = [name.as_str().as_bytes(), b": ", value.as_bytes()].concat();
+        let _ = write!(target, "&header={}", escaped(&header));
+    }
+    target
+}
+
+fn escaped(text: &[u8]) -> String {
+    text.iter().fold(String::new(), |mut escaped, &byte| {
+        if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
+            escaped.push(byte.into());
+        } else {
+            let _ = write!(escaped, "%{byte:02X}");
+        }
+        escaped
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_arrives_as_it_was_asked() {
+        let question = Question::parse(
+            "get",
+            "/clusters/a/api/v1/pods?labelSelector=a%3Db,c+d&x=é",
+            &["Accept: application/json;q=0.5, */*", "X-A: b&c=d"],
+        )
+        .unwrap();
+        let target = target(&question);
+        assert!(target.is_ascii() && !target.contains(' '), "{target}");
+        let (_, query) = target.split_once('?').unwrap();
+        assert_eq!(Question::from_query(query), Ok(question));
+    }
+}

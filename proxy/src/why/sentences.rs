@@ -1,0 +1,115 @@
+//! Each reason as a sentence, and what to do about it.
+
+use fleetcache_cache::informers::Refusal;
+
+use crate::decision::LiveReason;
+
+/// Why a request goes live, and what would let it be answered from memory.
+pub(super) fn sentence(reason: LiveReason) -> &'static str {
+    match reason {
+        LiveReason::Absent => {
+            "Memory does not hold that name, and only the cluster may say that an object does not exist. Nothing is wrong; a \
+             name that exists is answered from memory as soon as its event has come."
+        }
+        LiveReason::BelowFloor => {
+            "Somebody was already told of a newer state than memory holds. It passes as soon as the event comes; if it stays, \
+             see whether the informer's version moves."
+        }
+        LiveReason::Configured => {
+            "The configuration says that reads of this kind without a resourceVersion go to the cluster (`unsetResourceVersion: \
+             live`). Change that, or ask for resourceVersion 0."
+        }
+        LiveReason::MaxAge => {
+            "Its Cache-Control has a max-age, and the server was last heard longer ago. Leave the header out or raise its value."
+        }
+        LiveReason::Unproven => {
+            "It is to be what the cluster holds now (`unsetResourceVersion: consistent`, or Cache-Control: no-cache), and that \
+             could not be made sure in time. Ask again, or ask for less."
+        }
+        LiveReason::CacheControl => {
+            "Its Cache-Control header asks for the cluster itself (no-store). Leave the header out."
+        }
+        LiveReason::Continue => {
+            "It is a further page of a list, and pages are the cluster's own. Ask for the list without limit: memory gives it \
+             whole."
+        }
+        LiveReason::Empty => {
+            "It lists a custom resource of which there are no objects, and only the cluster may say that the kind is still \
+             served. Nothing is wrong."
+        }
+        LiveReason::Limit => {
+            "The list has more objects than its limit, and pages are the cluster's own. Leave the limit out or raise it."
+        }
+        LiveReason::Method => {
+            "It may change something, and whatever does goes to the cluster. Only GETs come from memory."
+        }
+        LiveReason::Never => {
+            "The configuration says that this kind is never kept (Secrets, Events and Leases unless it says otherwise). A rule \
+             under `resources` with `cache: onDemand` or `cache: always` changes that, without a restart."
+        }
+        LiveReason::NotStarted => {
+            "Nobody has read this kind lately. The first LIST that the cluster allows, or the third GET within a minute, starts \
+             its informer; `cache: always` under `resources` starts it at the connect."
+        }
+        LiveReason::NotSynced => {
+            "Its informer is reading the first list, or has not made sure of the cluster since the last connect. Ask again in a \
+             moment; if it stays so, the log tells what the informer meets."
+        }
+        LiveReason::Options => {
+            "It has options that only the cluster can judge, such as a malformed limit or timeout, or those of a watch. Leave \
+             them out."
+        }
+        LiveReason::Path => {
+            "Its path is not exactly that of a resource: discovery, the API's own pages, and paths with escapes, double slashes \
+             or dots go to the cluster as they are."
+        }
+        LiveReason::Refused(refusal) => refused(refusal),
+        LiveReason::Representation => {
+            "It asks for something other than plain JSON, such as a Table, metadata alone, protobuf or YAML. Ask with `Accept: \
+             application/json`: `kubectl get -o json` does."
+        }
+        LiveReason::ResourceVersion => {
+            "It asks for a resourceVersion that memory has not reached or cannot answer for: one of the future, an exact one, or \
+             a malformed one. Leave it out, or ask for 0."
+        }
+        LiveReason::Scope => {
+            "It names a namespace for a kind that has none, or no namespace for an object that is in one: the cluster says what \
+             is wrong."
+        }
+        LiveReason::Selector => {
+            "It has a selector that only the cluster can judge. Labels, and the fields metadata.name and metadata.namespace, come \
+             from memory."
+        }
+        LiveReason::Subresource => "It asks for a subresource, and those are the cluster's own.",
+        LiveReason::Unconfirmed => {
+            "A write's effect on this kind is not known yet. It passes within a moment, as soon as the cluster has told its \
+             newest version."
+        }
+        LiveReason::Upgrade => {
+            "It leaves HTTP for another protocol (exec, attach, port-forward), which leads to the cluster."
+        }
+        LiveReason::Watch => "It is a watch, and watches are the cluster's own so far.",
+    }
+}
+
+fn refused(refusal: Refusal) -> &'static str {
+    match refusal {
+        Refusal::Forbidden => {
+            "The proxy's credential may not list and watch this kind in all namespaces. Grant it that; it is tried again every \
+             minute that somebody asks."
+        }
+        Refusal::NotListable => {
+            "The cluster does not serve this kind, or not with list and watch, so it cannot be kept."
+        }
+        Refusal::TooManyObjects => {
+            "The kind has more objects than `cache.maxObjectsPerKind`. Raise that, where there is memory for it."
+        }
+        Refusal::MemoryLimit => {
+            "Informers hold as much as `cache.memoryLimit` allows. Raise that, or mark kinds that need not be kept as \
+             `cache: never` under `resources`."
+        }
+        Refusal::UnknownForm => {
+            "The cluster writes lists of this kind in a form that memory would not give back byte for byte, so it is not kept."
+        }
+    }
+}

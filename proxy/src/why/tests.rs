@@ -1,0 +1,65 @@
+//! What is told without a cluster; what needs one is tested end to end.
+
+use super::*;
+
+#[test]
+fn paths_and_urls_are_questions() {
+    let check = |target: &str, path: &str| {
+        let question = Question::parse("get", target, &[""; 0]).unwrap();
+        assert_eq!(question.path_and_query(), path, "{target}");
+    };
+    check(
+        "/clusters/a/api/v1/pods?limit=500",
+        "/clusters/a/api/v1/pods?limit=500",
+    );
+    check("https://proxy:8443/clusters/a/api#x", "/clusters/a/api");
+    check("https://proxy", "/");
+    check("/clusters/a/x?u=https://h/p", "/clusters/a/x?u=https://h/p");
+}
+
+#[test]
+fn what_is_no_question() {
+    let check = |method: &str, header: &str, expect: &str| {
+        assert_eq!(Question::parse(method, "/", &[header]).unwrap_err(), expect);
+    };
+    check("G ET", "A: b", "\"G ET\" is not a method such as GET");
+    check(
+        "GET",
+        "Accept",
+        "\"Accept\" is not a header such as \"Accept: */*\"",
+    );
+    check(
+        "GET",
+        "a b: c",
+        "\"a b: c\" is not a header such as \"Accept: */*\"",
+    );
+}
+
+#[test]
+fn an_explanation_is_printed_for_people() {
+    let explanation = Explanation {
+        request: "list pods.v1 of cluster \"a\"".to_owned(),
+        answer: Answer::Live,
+        reason: "below-floor".to_owned(),
+        sentence: "So it is.".to_owned(),
+        informer: Some(InformerState {
+            state: "synced".to_owned(),
+            resource_version: Some("7".to_owned()),
+            floor: Some("9".to_owned()),
+            age_seconds: Some(3),
+            objects: 2,
+            bytes: 100,
+        }),
+    };
+    assert_eq!(
+        explanation.to_string(),
+        "list pods.v1 of cluster \"a\": live (below-floor)\n\
+         So it is.\n\
+         informer: synced, complete through resourceVersion 7, floor 9, 2 objects, 100 bytes, server heard 3 s ago"
+    );
+    let json = serde_json::to_string(&explanation).unwrap();
+    assert_eq!(
+        serde_json::from_str::<Explanation>(&json).unwrap(),
+        explanation
+    );
+}
