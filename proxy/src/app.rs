@@ -24,7 +24,7 @@ use crate::handler::{Handler, HandlerParts};
 use crate::limits::Limits;
 use crate::listener::{self, Timeouts};
 use crate::metrics::{Metrics, Scrape};
-use crate::reload::{self, ReadConfig, Reloader, Served};
+use crate::reload::{self, ReadConfig, Reloader, Served, Watched};
 use crate::state_dir::{self, StateDir};
 use crate::telemetry;
 
@@ -64,6 +64,7 @@ impl App {
     /// What stands in the way, and what to do.
     pub async fn start(read: ReadConfig) -> anyhow::Result<Self> {
         let config = read()?;
+        let watched = Watched::new(&config);
         telemetry::watch_panics();
         // kube asks for the process's default; it is there already when another proxy runs in this process.
         let _ = aws_lc_rs::default_provider().install_default();
@@ -157,7 +158,7 @@ impl App {
         );
         let reload = Arc::new(Notify::new());
         let reloader = Reloader::new(read, served, config, found, clusters, fleet, limits);
-        tokio::spawn(reloader.run(Arc::clone(&reload), draining.clone()));
+        tokio::spawn(reloader.run(watched, Arc::clone(&reload), draining.clone()));
         Ok(Self {
             proxy_addr,
             admin_addr,

@@ -21,7 +21,7 @@ mod changes;
 mod watched;
 
 use changes::Changes;
-use watched::Watched;
+pub use watched::Watched;
 
 /// Time between two looks at the files. A change is taken once two looks have seen the same, so that a file which is being
 /// written, or is away for a moment while another takes its place, is not.
@@ -113,9 +113,8 @@ impl Reloader {
         }
     }
 
-    /// Reads again when asked to, and when files have changed, until `stop` fires.
-    pub async fn run(mut self, asked: Arc<Notify>, stop: CancellationToken) {
-        let mut watched = Watched::new(&self.config);
+    /// Reads again when asked to, and when files are not what they were when `watched` was made, until `stop` fires.
+    pub async fn run(mut self, mut watched: Watched, asked: Arc<Notify>, stop: CancellationToken) {
         let mut ticks = tokio::time::interval(LOOK_INTERVAL);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {

@@ -11,7 +11,8 @@ use crate::config::Config;
 type Contents = BTreeMap<PathBuf, Option<u64>>;
 
 /// The files of a configuration, as they were looked at.
-pub(super) struct Watched {
+#[derive(Debug)]
+pub struct Watched {
     /// What the configuration in force, or the last attempt at one, was read from.
     read: Contents,
     /// What was there at the last look.
@@ -19,8 +20,8 @@ pub(super) struct Watched {
 }
 
 impl Watched {
-    /// Of a configuration that was read just now.
-    pub(super) fn new(config: &Config) -> Self {
+    /// Of a configuration that was read just now; made before the other files are read, lest a change between is missed.
+    pub fn new(config: &Config) -> Self {
         let read = contents(config);
         Self {
             seen: read.clone(),
