@@ -15,6 +15,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::cache_control::CacheControl;
 use crate::decision::{self, LiveReason};
+use crate::documents::DocumentRequest;
+use crate::handler::ClusterSettings;
 use crate::limits::Limits;
 use crate::memory;
 use crate::query::query_pairs;
@@ -186,17 +188,9 @@ pub async fn explain(clusters: &ClusterCache, limits: &Limits, question: &Questi
     };
     let settings = &limits.settings;
     let Some(connection) = cluster.current() else {
-        let (reason, mut sentence) = not_connected(cluster.status());
-        let last_known = memory::last_known(&cluster, &info, headers, &settings.reads);
-        if last_known.await.is_none() {
-            return error(request, reason.as_str(), sentence);
-        }
-        sentence +=
-            " This one is answered with what was known last, as `whenDisconnected: stale` says.";
-        return Explanation {
-            answer: Answer::Memory,
-            ..error(request, "disconnected", sentence)
-        };
+        let (reason, sentence) = not_connected(cluster.status());
+        let error = error(request, reason.as_str(), sentence);
+        return while_disconnected(error, &cluster, settings, &info, headers).await;
     };
     let outcome = match decision::cacheable(&info, headers, &settings.reads) {
         Ok((resource, read)) => {
@@ -245,6 +239,34 @@ pub async fn explain(clusters: &ClusterCache, limits: &Limits, question: &Questi
     explanation
 }
 
+/// An error, unless the request is one that is answered all the same.
+async fn while_disconnected(
+    mut error: Explanation,
+    cluster: &Arc<ClusterAccessor>,
+    settings: &ClusterSettings,
+    info: &RequestInfo<'_>,
+    headers: &HeaderMap,
+) -> Explanation {
+    let audit_id = HeaderValue::from_static("");
+    let document = DocumentRequest::of(info, headers);
+    if document.is_some_and(|it| it.while_disconnected(cluster, &audit_id).is_some()) {
+        error.sentence += " This one is answered with what is known of the cluster.";
+    } else if memory::last_known(cluster, info, headers, &settings.reads)
+        .await
+        .is_some()
+    {
+        error.sentence +=
+            " This one is answered with what was known last, as `whenDisconnected: stale` says.";
+    } else {
+        return error;
+    }
+    Explanation {
+        answer: Answer::Memory,
+        reason: "disconnected".to_owned(),
+        ..error
+    }
+}
+
 fn not_connected(status: ClusterStatus) -> (NotConnectedReason, String) {
     let reason = NotConnectedReason::ClusterStarting;
     let Some(why) = status.not_connected else {
@@ -263,7 +285,7 @@ fn not_connected(status: ClusterStatus) -> (NotConnectedReason, String) {
         NotConnectedReason::ClusterNotConnected
         | NotConnectedReason::CredentialInvalid
         | NotConnectedReason::CredentialMissing => format!(
-            "The cluster is not connected ({}), so every request to it is answered 503 at once.",
+            "The cluster is not connected ({}), so requests to it are answered 503 at once.",
             why.message
         ),
     };

@@ -60,8 +60,8 @@ pub(super) fn sentence(reason: LiveReason) -> &'static str {
              them out."
         }
         LiveReason::Path => {
-            "Its path is not exactly that of a resource: discovery, the API's own pages, and paths with escapes, double slashes \
-             or dots go to the cluster as they are."
+            "Its path is not exactly that of a resource, so it goes to the cluster as it is. Of discovery, /version and OpenAPI v3 \
+             the cluster need not repeat what is held, and that is the answer while it is not connected."
         }
         LiveReason::Refused(refusal) => refused(refusal),
         LiveReason::Representation => {
@@ -77,8 +77,8 @@ pub(super) fn sentence(reason: LiveReason) -> &'static str {
              is wrong."
         }
         LiveReason::Selector => {
-            "It has a selector that only the cluster can judge. Labels, and the fields metadata.name and metadata.namespace, come \
-             from memory."
+            "It has a selector that only the cluster can judge: a malformed one, or a field by which memory does not know how \
+             the cluster selects this kind."
         }
         LiveReason::Subresource => "It asks for a subresource, and those are the cluster's own.",
         LiveReason::Unconfirmed => {
