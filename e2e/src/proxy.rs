@@ -173,6 +173,14 @@ impl Proxy {
         Ok(metrics::get(&self.admin, path)?.0)
     }
 
+    /// What the proxy would do with a GET of a cluster's path, as the admin listener tells it.
+    pub fn why(&self, cluster: &str, path: &str) -> anyhow::Result<Value> {
+        let path = format!("/why?target=/clusters/{cluster}{path}");
+        let (status, body) = metrics::get(&self.admin, &path)?;
+        anyhow::ensure!(status == 200, "{path}: {status} {body}");
+        Ok(serde_json::from_str(&body)?)
+    }
+
     /// The address of the admin listener.
     pub fn admin(&self) -> &str {
         &self.admin

@@ -1,5 +1,7 @@
 //! kubectl cannot tell the proxy from the cluster: what it prints and how it exits is the same.
 
+mod hits;
+
 use fleetcache_e2e::kubectl::Kubectl;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
