@@ -117,7 +117,7 @@ impl Fleet {
         // the sum not that of its parts.
         let config = self.config();
         let looked_at = self.all().into_iter().map(|(informers, informer)| Running {
-            never: config.policy(&informer.gvr) == CachePolicy::Never,
+            policy: config.policy(&informer.gvr),
             idle: informer.idle_for(),
             bytes: informer.size().1 as u64,
             stop: move |reason| informers.stop(&informer, reason),
@@ -147,8 +147,8 @@ impl Fleet {
 
 /// An informer at the moment of a look.
 struct Running<S> {
-    /// The configuration says that its kind is never kept: it says so since after the start.
-    never: bool,
+    /// What the configuration says now of its kind.
+    policy: CachePolicy,
     idle: Duration,
     bytes: u64,
     stop: S,
@@ -163,9 +163,9 @@ fn to_stop<S>(
     let mut bytes: u64 = running.iter().map(|running| running.bytes).sum();
     let mut stopped = Vec::new();
     for running in running {
-        let reason = if running.never {
+        let reason = if running.policy == CachePolicy::Never {
             "never"
-        } else if running.idle >= config.idle_timeout {
+        } else if running.policy != CachePolicy::Always && running.idle >= config.idle_timeout {
             "idle"
         } else if bytes > config.memory_limit {
             "memory-limit"
@@ -191,7 +191,11 @@ mod tests {
         };
         let check = |looked_at: &[(u64, u64)], expected: &[(u64, &str)]| {
             let running = looked_at.iter().map(|&(idle, bytes)| Running {
-                never: bytes == 7,
+                policy: match bytes {
+                    7 => CachePolicy::Never,
+                    8 => CachePolicy::Always,
+                    _ => CachePolicy::OnDemand,
+                },
                 idle: Duration::from_secs(idle),
                 bytes,
                 stop: (),
@@ -208,5 +212,7 @@ mod tests {
         check(&[(1, 90), (70, 20), (2, 10)], &[(70, "idle")]);
         check(&[(1, 200)], &[(1, "memory-limit")]);
         check(&[(1, 7), (2, 10)], &[(1, "never")]);
+        check(&[(90, 8), (60, 9)], &[(60, "idle")]);
+        check(&[(90, 8), (1, 99)], &[(90, "memory-limit")]);
     }
 }
