@@ -309,11 +309,14 @@ impl<'a> Section<'a> {
         let pointer = format!("{}/properties/{name}/items", self.pointer);
         let mut sections = Vec::new();
         for (i, value) in values.into_iter().enumerate() {
-            let is_mapping = value.is_object();
+            // Of nothing too: an item that says nothing is one whose text got lost.
+            if !value.is_object() {
+                let what = format!("expected a mapping, got {}", name_of(&value));
+                self.mistake(&format!("{name}[{i}]"), what);
+                continue;
+            }
             let path = format!("{path}[{i}]");
-            let section = Self::new(path, pointer.clone(), value, self.reader);
-            // What is no mapping has been noted; that its keys are missing need not be.
-            sections.extend(is_mapping.then_some(section));
+            sections.push(Self::new(path, pointer.clone(), value, self.reader));
         }
         sections
     }

@@ -138,6 +138,14 @@ fn what_the_parser_refuses_it_refuses() {
             "overrides[0].cluster: must not be empty",
         ),
         (
+            "overrides: [ null ]",
+            "overrides[0]: expected a mapping, got nothing",
+        ),
+        (
+            "clusters: { kubeconfigs: [ { path: a }, ~ ] }",
+            "clusters.kubeconfigs[1]: expected a mapping, got nothing",
+        ),
+        (
             "connections: { backoffMin: 3s, backoffMax: 2s }",
             "connections.backoffMax: less than backoffMin",
         ),
