@@ -229,7 +229,18 @@ fn find(
                 );
                 continue;
             }
-            all.names.insert(origin, cluster.name.clone());
+            if all.names.insert(origin, cluster.name.clone()).is_some() {
+                let file = contexts.file_of(&cluster.context);
+                reject(
+                    Subject::Context(cluster.context.clone()),
+                    format!(
+                        "context {:?} of {}: another source names it already; leave it out in one of them",
+                        cluster.context,
+                        file.unwrap_or_else(|| Path::new("")).display(),
+                    ),
+                );
+                continue;
+            }
             cluster.timing = config.timing(&cluster.name);
             all.clusters.push(cluster);
         }

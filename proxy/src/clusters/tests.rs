@@ -136,6 +136,18 @@ fn a_cluster_that_stays_keeps_its_name() {
         "{rejected:?}"
     );
 
+    // One file twice: each of its contexts is one cluster.
+    let (twice, rejected) = folder.load(&["two", "two"], &before);
+    assert_eq!(
+        (name(&twice, "two", "beta").as_str(), twice.len()),
+        ("beta", 1)
+    );
+    assert!(
+        rejected[0].contains("context \"beta\" of")
+            && rejected[0].contains("another source names it already"),
+        "{rejected:?}"
+    );
+
     // A name whose cluster is gone is free.
     folder.write("two", &kubeconfig(&["other"]));
     let (after, rejected) = folder.load(&["one", "two"], &before);
