@@ -7,7 +7,7 @@ use fleetcache_auth::Authenticator;
 use fleetcache_cache::cluster_accessor::ClusterAccessor;
 use fleetcache_cache::cluster_cache::ClusterCache;
 use fleetcache_cache::connection::Connection;
-use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -148,11 +148,7 @@ impl Handler {
             .authenticator
             .authenticate(request.headers())
             .map_err(|_| Error::Unauthenticated)?;
-        if request
-            .headers()
-            .keys()
-            .any(|name| name.as_str().starts_with("impersonate-"))
-        {
+        if impersonates(request.headers()) {
             return Err(Error::ImpersonationRefused);
         }
         let cluster = cluster.ok_or_else(|| Error::ClusterNotFound {
@@ -345,6 +341,12 @@ impl Handler {
             "request"
         );
     }
+}
+
+/// Whether a request asks to be somebody else, which would be done with the proxy's own rights.
+pub(crate) fn impersonates(headers: &HeaderMap) -> bool {
+    let mut names = headers.keys();
+    names.any(|name| name.as_str().starts_with("impersonate-"))
 }
 
 /// A request that an informer of its kind could have answered was allowed: it may start one.

@@ -16,7 +16,8 @@ use serde::{Deserialize, Serialize};
 use crate::cache_control::CacheControl;
 use crate::decision::{self, LiveReason};
 use crate::documents::DocumentRequest;
-use crate::handler::ClusterSettings;
+use crate::error::{Error, cause};
+use crate::handler::{ClusterSettings, impersonates};
 use crate::limits::Limits;
 use crate::memory;
 use crate::query::query_pairs;
@@ -172,6 +173,11 @@ pub async fn explain(clusters: &ClusterCache, limits: &Limits, question: &Questi
         );
     };
     let request = described(&info);
+    if impersonates(headers) {
+        let sentence = "It has an Impersonate-* header, and those are answered 403. Leave it out.";
+        let reason = cause(&Error::ImpersonationRefused);
+        return error(request, reason, sentence.to_owned());
+    }
     let (Some(cluster), Some(limits)) = (clusters.get(info.cluster), limits.get(info.cluster))
     else {
         let known: Vec<_> = clusters
@@ -192,6 +198,15 @@ pub async fn explain(clusters: &ClusterCache, limits: &Limits, question: &Questi
         let error = error(request, reason.as_str(), sentence);
         return while_disconnected(error, &cluster, settings, &info, headers).await;
     };
+    if DocumentRequest::of(&info, headers).is_some() {
+        return Explanation {
+            request,
+            answer: Answer::Live,
+            reason: "document".to_owned(),
+            sentence: sentences::DOCUMENT.to_owned(),
+            informer: None,
+        };
+    }
     let outcome = match decision::cacheable(&info, headers, &settings.reads) {
         Ok((resource, read)) => {
             // Its answer is made as it is read, and nobody reads it. Whatever is configured: nothing is to start.

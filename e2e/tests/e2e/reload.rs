@@ -383,6 +383,25 @@ async fn a_proxy_tells_why_a_request_goes_live() {
             "informer: synced",
         ),
         (
+            &["/clusters/alpha/apis"],
+            "get /apis of cluster \"alpha\": live (document)",
+            "",
+        ),
+        (
+            &["/clusters/alpha/apis", "-H", "Cache-Control: no-cache"],
+            "get /apis of cluster \"alpha\": live (path)",
+            "",
+        ),
+        (
+            &[
+                "/clusters/alpha/api/v1/configmaps",
+                "-H",
+                "Impersonate-User: root",
+            ],
+            "list configmaps.v1 of cluster \"alpha\": error (ImpersonationRefused)",
+            "",
+        ),
+        (
             &["/clusters/gamma/api/v1/configmaps"],
             "list configmaps.v1 of cluster \"gamma\": error (not-found)",
             "There is no cluster \"gamma\"; there are: alpha, beta.",

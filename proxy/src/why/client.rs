@@ -9,7 +9,7 @@ use anyhow::{Context as _, bail};
 
 use super::{Explanation, Question};
 
-/// The answer waits for nothing but memory.
+/// More than an answer takes: for a consistent read the cluster is asked, and that waits little more than a second.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Asks the proxy whose admin port is at `admin`, as `host:port`.

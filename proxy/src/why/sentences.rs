@@ -4,6 +4,10 @@ use fleetcache_cache::informers::Refusal;
 
 use crate::decision::LiveReason;
 
+/// What becomes of a request for a document.
+pub(super) const DOCUMENT: &str = "Discovery, /version and OpenAPI v3 are the cluster's to tell each time. It need not repeat what is held, and that is the \
+     answer while it is not connected.";
+
 /// Why a request goes live, and what would let it be answered from memory.
 pub(super) fn sentence(reason: LiveReason) -> &'static str {
     match reason {
@@ -60,8 +64,7 @@ pub(super) fn sentence(reason: LiveReason) -> &'static str {
              them out."
         }
         LiveReason::Path => {
-            "Its path is not exactly that of a resource, so it goes to the cluster as it is. Of discovery, /version and OpenAPI v3 \
-             the cluster need not repeat what is held, and that is the answer while it is not connected."
+            "Its path is not exactly that of a resource, so it goes to the cluster as it is."
         }
         LiveReason::Refused(refusal) => refused(refusal),
         LiveReason::Representation => {
