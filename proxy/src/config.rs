@@ -9,6 +9,7 @@ mod memory_limit;
 mod mistakes;
 mod section;
 
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -215,6 +216,11 @@ impl Default for CacheConfig {
             on_missing_informer: OnMissingInformer::default(),
         }
     }
+}
+
+/// Whether a file can be read only once, and a reader may wait for it for ever.
+pub(crate) fn is_pipe(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|it| it.file_type().is_fifo())
 }
 
 impl Config {

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use crate::config::is_pipe;
+
 /// The contexts of kubeconfig files that are read as one.
 #[derive(Debug, Default)]
 pub(super) struct Contexts {
@@ -33,6 +35,13 @@ impl Contexts {
     pub(super) fn read(paths: &[PathBuf]) -> Self {
         let mut it = Self::default();
         for path in paths {
+            if is_pipe(path) {
+                it.unread.push(format!(
+                    "{}: it is a pipe, and kubeconfigs are read more than once; name a file",
+                    path.display()
+                ));
+                continue;
+            }
             match fs::read_to_string(path) {
                 Ok(text) => it.add(path, &text),
                 // Not in UTF-8: whoever reads it may know other encodings.

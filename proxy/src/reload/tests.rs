@@ -202,3 +202,21 @@ async fn a_context_that_is_spoilt_leaves_its_cluster_as_it_was() {
         Some(2)
     );
 }
+
+#[tokio::test]
+async fn a_pipe_in_the_place_of_a_file_holds_up_nothing() {
+    let mut proxy = Proxy::start("", &[("a", HERE)]);
+    let mut watched = Watched::new(&proxy.reloader.config);
+    let input = proxy.dir.path().join("input");
+    std::fs::remove_file(&input).unwrap();
+    let made = std::process::Command::new("mkfifo").arg(&input).status();
+    assert!(made.unwrap().success());
+    let mut look = |proxy: &Proxy| watched.look(&proxy.reloader.config, false);
+    assert!(!look(&proxy) && look(&proxy), "nobody writes to it");
+    assert!(!proxy.read());
+    assert_eq!(proxy.names(), ["a"]);
+    std::fs::remove_file(&input).unwrap();
+    assert!(proxy.reload("", &[("b", HERE)]));
+    assert!(!look(&proxy) && look(&proxy));
+    assert_eq!(proxy.names(), ["b"]);
+}

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::PathBuf;
 
-use crate::config::Config;
+use crate::config::{Config, is_pipe};
 
 /// What files hold: a hash of each, none where it cannot be read. By content, since a swapped symbolic link and a file
 /// that is written anew with what it had keep or change times that tell nothing.
@@ -64,7 +64,8 @@ impl Watched {
 
 fn contents(config: &Config) -> Contents {
     let hashed = |path: &std::path::Path| {
-        let content = std::fs::read(path).ok()?;
+        // A pipe gives its content once, to who reads it and not to who looks, or holds up the looks for good.
+        let content = (!is_pipe(path)).then(|| std::fs::read(path).ok())??;
         let mut hasher = DefaultHasher::new();
         content.hash(&mut hasher);
         Some(hasher.finish())
