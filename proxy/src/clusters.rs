@@ -108,8 +108,8 @@ pub enum Subject {
     Context(String),
 }
 
-/// Contexts up to which a message lists them.
-const FEW: usize = 20;
+/// Contexts or clusters up to which a message lists them.
+pub(crate) const FEW: usize = 20;
 
 /// Loads all clusters for the start.
 ///

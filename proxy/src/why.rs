@@ -14,6 +14,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use serde::{Deserialize, Serialize};
 
 use crate::cache_control::CacheControl;
+use crate::clusters::FEW;
 use crate::decision::{self, LiveReason};
 use crate::documents::DocumentRequest;
 use crate::error::{Error, cause};
@@ -180,12 +181,13 @@ pub async fn explain(clusters: &ClusterCache, limits: &Limits, question: &Questi
     }
     let (Some(cluster), Some(limits)) = (clusters.get(info.cluster), limits.get(info.cluster))
     else {
-        let known: Vec<_> = clusters
-            .all()
-            .iter()
-            .map(|it| it.name().to_owned())
-            .collect();
-        let known = known.join(", ");
+        let known = clusters.all();
+        let known = if known.len() <= FEW {
+            let names: Vec<_> = known.iter().map(|it| it.name()).collect();
+            names.join(", ")
+        } else {
+            format!("{} others", known.len())
+        };
         let sentence = format!(
             "There is no cluster {:?}; there are: {known}.",
             info.cluster
