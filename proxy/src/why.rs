@@ -249,8 +249,12 @@ pub async fn explain(clusters: &ClusterCache, limits: &Limits, question: &Questi
     }
     let only_if_cached = info.is_plain_read() && CacheControl::of(headers).only_if_cached;
     if only_if_cached && explanation.answer == Answer::Live {
-        explanation.answer = Answer::Error;
-        sentence += " Its Cache-Control has only-if-cached, so it is answered 504.";
+        if is_missing && settings.reads.on_missing_informer == OnMissingInformer::Wait {
+            sentence += " Where that takes too long it is answered 504, as its Cache-Control has only-if-cached.";
+        } else {
+            explanation.answer = Answer::Error;
+            sentence += " Its Cache-Control has only-if-cached, so it is answered 504.";
+        }
     }
     explanation.sentence = sentence;
     explanation

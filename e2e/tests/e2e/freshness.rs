@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use crate::fleet::{CONFIGMAPS, configmap};
 use crate::pair::warm;
+use crate::reload::fleetcache;
 
 const NO_CACHE: &[(&str, &str)] = &[("cache-control", "no-cache")];
 const PODS: &str = "/api/v1/namespaces/default/pods";
@@ -405,6 +406,26 @@ async fn only_if_cached_never_asks_the_cluster() {
 #[tokio::test]
 async fn a_read_waits_for_its_informer_where_configured() {
     let sim = Sim::start("cache: { onMissingInformer: wait }").await;
+    let only_if_cached = &[("cache-control", "only-if-cached")];
+    let why = [
+        &["why", "--admin", sim._proxy.admin()][..],
+        &[
+            "-H",
+            "Cache-Control: only-if-cached",
+            "/clusters/sim/api/v1/pods",
+        ],
+    ];
+    let (_, why) = fleetcache(&why.concat()).await;
+    assert!(
+        why.starts_with("list pods.v1 of cluster \"sim\": live (not-started)\n"),
+        "{why}"
+    );
+    let answer = sim
+        .proxied
+        .get_with("/api/v1/pods", only_if_cached)
+        .await
+        .unwrap();
+    assert!(answer.is_hit(), "{}", answer.cache_status());
     let answer = sim.proxied.get(CONFIGMAPS).await.unwrap();
     assert!(answer.is_hit(), "{}", answer.cache_status());
     let answer = sim.proxied.get("/api/v1/secrets").await.unwrap();

@@ -120,7 +120,7 @@ fn write_kubeconfig(path: &Path, contexts: &[Context]) {
 }
 
 /// Runs another command of the binary: its exit code, and what it prints.
-async fn fleetcache(args: &[&str]) -> (Option<i32>, String) {
+pub(crate) async fn fleetcache(args: &[&str]) -> (Option<i32>, String) {
     let binary = binaries::fleetcache().await.unwrap();
     let mut command = tokio::process::Command::new(binary);
     command.env_clear().env("HOME", "/nowhere").args(args);
