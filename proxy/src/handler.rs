@@ -7,12 +7,13 @@ use fleetcache_auth::Authenticator;
 use fleetcache_cache::cluster_accessor::ClusterAccessor;
 use fleetcache_cache::cluster_cache::ClusterCache;
 use fleetcache_cache::connection::Connection;
+use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::body::Body;
+use crate::body::{Body, empty};
 use crate::cache_control::CacheControl;
 use crate::decision::{self, LiveReason};
 use crate::documents::{DocumentAnswer, DocumentRequest};
@@ -117,6 +118,9 @@ impl Handler {
             }
             if response.status() == StatusCode::SERVICE_UNAVAILABLE {
                 self.parts.metrics.fast_fail(cause(&error));
+            }
+            if method == Method::HEAD {
+                response = without_body(response);
             }
             Outcome {
                 response,
@@ -382,6 +386,15 @@ fn hit(mut response: Response<Body>, audit_id: &HeaderValue, status: &'static st
         source: Source::Cached,
         reason: "",
     }
+}
+
+/// The answer to a HEAD, of which hyper leaves the body out over HTTP/1.1 only.
+fn without_body(response: Response<Body>) -> Response<Body> {
+    let (mut parts, body) = response.into_parts();
+    if let Some(length) = body.size_hint().exact() {
+        parts.headers.insert(CONTENT_LENGTH, length.into());
+    }
+    Response::from_parts(parts, empty())
 }
 
 fn set_header(response: &mut Response<Body>, name: &'static str, value: HeaderValue) {

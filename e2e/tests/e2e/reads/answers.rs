@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use fleetcache_e2e::client::Client;
+use fleetcache_e2e::client::{Answer, Client};
 use fleetcache_e2e::poll::wait_for;
+use http::Method;
+use http::header::CONTENT_LENGTH;
 
 use super::{check_same, check_with, configmap, create};
 use crate::pair::{Pair, warm};
@@ -218,5 +220,23 @@ async fn discovery_is_equal() {
         ("/", "application/json"),
     ] {
         check_same(&pair, path, &[("accept", accept)]).await;
+    }
+}
+
+/// A body after the answer to a HEAD breaks the stream over HTTP/2, and only there.
+#[tokio::test]
+async fn a_head_gets_the_proxys_own_errors_without_their_body() {
+    let pair = Pair::shared().await;
+    let context = pair.proxy.root().unwrap();
+    for client in [
+        Client::new(&context).unwrap(),
+        Client::http2(&context).unwrap(),
+    ] {
+        let path = "/clusters/nope/api";
+        let get = client.get(path).await.unwrap();
+        let head = client.send(Method::HEAD, path, &[], "").await.unwrap();
+        assert_eq!((head.status, head.body.len()), (get.status, 0));
+        let length = |answer: &Answer| answer.headers.get(CONTENT_LENGTH).cloned();
+        assert_eq!(length(&head), length(&get));
     }
 }
