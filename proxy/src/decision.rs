@@ -310,13 +310,14 @@ fn options(info: &RequestInfo<'_>) -> Result<CachedRead, LiveReason> {
     })
 }
 
-/// A Go duration of one number and one unit; any other is for the server to judge.
+/// A Go duration of one number and one unit that is no longer than Go can count (292 years); any other is for the server to
+/// judge.
 fn is_plain_duration(text: &str) -> bool {
     let digits = text.trim_end_matches(['s', 'm', 'h']);
     text.len() == digits.len() + 1
         && !digits.is_empty()
         && digits.bytes().all(|b| b.is_ascii_digit())
-        && digits.len() < 8
+        && digits.len() < 7
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ pub fn negotiate(query: &str, headers: &HeaderMap) -> Option<Json> {
     let accepted = accepted(accept.trim())?;
     let agent = headers.get(USER_AGENT).map_or(&[][..], |it| it.as_bytes());
     Some(Json {
-        pretty: accepted.pretty || is_for_people(query, agent)?,
+        pretty: accepted.pretty || is_for_people(query, agent),
     })
 }
 
@@ -163,31 +163,17 @@ fn sort(clauses: &mut [Clause<'_>]) {
     }
 }
 
-/// Whether the query or the agent asks for indentation; `None` where the query is for the server to read.
-fn is_for_people(query: &str, agent: &[u8]) -> Option<bool> {
+/// Whether the query or the agent asks for indentation.
+fn is_for_people(query: &str, agent: &[u8]) -> bool {
     // The server looks into the query only if the word itself stands there.
     if query.contains("pretty") {
-        // It leaves out what it cannot decode, key and value.
-        let malformed = |pair: &str| {
-            let mut escapes = pair.split('%').skip(1);
-            escapes.any(|rest| {
-                let digits = rest.as_bytes().iter().take(2);
-                digits.filter(|byte| byte.is_ascii_hexdigit()).count() < 2
-            })
-        };
-        if query.split('&').any(malformed) {
-            return None;
-        }
         let asked = query_pairs(query).find(|(key, _)| key == "pretty");
         if let Some((_, value)) = asked.filter(|(_, value)| !value.is_empty()) {
             // The true ones of Go's ParseBool; all others, malformed ones too, are false.
-            return Some(matches!(
-                &*value,
-                "1" | "t" | "T" | "true" | "TRUE" | "True"
-            ));
+            return matches!(&*value, "1" | "t" | "T" | "true" | "TRUE" | "True");
         }
     }
-    Some(indents_for(agent))
+    indents_for(agent)
 }
 
 /// Whether the server indents for this agent where the query does not tell.
@@ -327,9 +313,10 @@ mod tests {
             ("%70retty=true", "", COMPACT),
             ("%70retty=true&notpretty=1", "", PRETTY),
             ("pretty=+true", "", COMPACT),
-            ("pretty=%zz", "", None),
-            ("pretty=%", "", None),
-            ("pretty=%1", "", None),
+            // What cannot be decoded is left out.
+            ("pretty=%zz", curl, PRETTY),
+            ("pretty=true%", "", COMPACT),
+            ("pretty=%1&pretty=true", "", PRETTY),
         ] {
             let headers = [(USER_AGENT, agent)];
             assert_eq!(check(query, &headers), expected, "{query} {agent}");

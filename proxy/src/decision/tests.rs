@@ -128,6 +128,11 @@ fn plain_reads_may_come_from_memory() {
         ("/api/v1/pods?resourceVersion=0", any()),
         ("/api/v1/pods?resourceVersion=0&limit=1", any()),
         ("/api/v1/pods?timeout=30s&timeoutSeconds=5", latest(None)),
+        // The server leaves out what it cannot decode.
+        (
+            "/api/v1/pods?fieldSelector=metadata.name%3Da%zz",
+            latest(None),
+        ),
         ("/api/v1/pods?watch=false", latest(None)),
         ("/api/v1/namespaces/x/pods/p", latest(None)),
         ("/api/v1/namespaces/x/pods/p?resourceVersion=0", any()),
@@ -181,6 +186,7 @@ fn what_only_the_server_can_answer_goes_live() {
         ("/api/v1/pods?limit=", Options),
         ("/api/v1/pods?limit=abc", Options),
         ("/api/v1/pods?timeout=abc", Options),
+        ("/api/v1/pods?timeout=2562048h", Options),
         ("/api/v1/pods?timeoutSeconds=abc", Options),
         ("/api/v1/pods?sendInitialEvents=true", Options),
         ("/api/v1/pods?a=1;limit=1", Options),

@@ -44,7 +44,11 @@ async fn options_of_a_list_are_understood_as_the_server_does() {
         "resourceVersion=0&limit=1".to_owned(),
         "pretty=true".to_owned(),
         "timeout=30s".to_owned(),
+        "timeout=2562048h".to_owned(),
         "unknown=1".to_owned(),
+        "fieldSelector=metadata.name%3Da%zz".to_owned(),
+        "labelSelector=none%".to_owned(),
+        "limit=%zz&pretty=true%&resourceVersion=x%1".to_owned(),
     ] {
         check_same(
             &pair,
