@@ -32,7 +32,7 @@ const GETS_TO_START: usize = 3;
 /// See [`GETS_TO_START`].
 const GET_WINDOW: Duration = Duration::from_secs(60);
 
-/// Kinds that are known not to be cacheable; while there are so many, a read alone starts no informer.
+/// Kinds that are known not to be cacheable, or not known to be; while there are so many, a read alone starts no informer.
 const MOST_REFUSED: usize = 1000;
 
 /// Second watches of a cluster that are open at once: what a connection of 80 informers has left of its 100 streams is for
@@ -203,8 +203,14 @@ impl Informers {
 
     /// A read that its informer could answer is to wait for it: starts it, whether or not the kind is known to exist.
     pub fn demand(self: &Arc<Self>, gvr: &Gvr) {
-        // Any name may come in a request: what turned out not to exist is remembered for a while, and has its bound.
-        let full = self.state.lock().refused.len() >= MOST_REFUSED;
+        // Any name may come in a request: what turned out not to exist is remembered for a while, and has its bound. So
+        // has what is not known to exist yet, where the server is slow to say so or cannot.
+        let full = {
+            let state = self.state.lock();
+            let informers = state.informers.values();
+            let unknown = informers.filter(|informer| informer.resource_version().is_none());
+            state.refused.len() + unknown.count() >= MOST_REFUSED
+        };
         if !full && matches!(self.lookup(gvr), Lookup::NotStarted) {
             self.start(gvr);
         }
@@ -380,6 +386,20 @@ mod tests {
     use tokio_util::task::TaskTracker;
 
     use super::*;
+
+    #[tokio::test]
+    async fn reads_that_wait_start_no_more_kinds_than_may_be_unknown() {
+        let stop = CancellationToken::new();
+        let fleet = Fleet::start(InformersConfig::default(), &TaskTracker::new(), &stop);
+        // Without a connection nothing becomes known of any.
+        let (_connections, connected) = watch::channel(None);
+        let informers = Informers::new("a", &fleet, connected, &stop);
+        for at in 0..MOST_REFUSED + 10 {
+            informers.demand(&Gvr::new("ex.io", "v1", &format!("things{at}")));
+        }
+        assert_eq!(informers.all().len(), MOST_REFUSED);
+        stop.cancel();
+    }
 
     #[tokio::test]
     async fn all_versions_and_views_of_a_storage_have_one_floor() {
