@@ -232,22 +232,23 @@ impl Probe {
         let (connection, shard) = (Arc::clone(&self.connection), Arc::clone(&self.shard));
         let (informer, envelope) = (Arc::clone(&self.informer), Arc::clone(&self.envelope));
         let settings = Arc::clone(&self.settings);
+        let path = requests::list_path(
+            &informer.gvr,
+            &format!(
+                "watch=1&resourceVersion={from}&allowWatchBookmarks=true&timeoutSeconds={}",
+                ATTESTS_FOR.as_secs()
+            ),
+        );
         let attest = async move {
-            // Informers share the streams of a connection: many that catch up at once must not use them all.
-            let _place = settings.second_watches().acquire().await;
-            let seconds = ATTESTS_FOR.as_secs();
-            let path = requests::list_path(
-                &informer.gvr,
-                &format!(
-                    "watch=1&resourceVersion={from}&allowWatchBookmarks=true&timeoutSeconds={seconds}"
-                ),
-            );
             let answer = requests::open(&connection, &shard, &path, requests::JSON).await?;
             let body = answer.into_body();
             let stream = Stream::new(body, ATTESTS_FOR, &envelope, &informer);
             attested(stream, from, target).await
         };
         async move {
+            // Informers share the streams of a connection: many that catch up at once must not use them all. The time that
+            // this takes says nothing about the server.
+            let _place = settings.second_watches().acquire().await;
             let attested = tokio::time::timeout(ATTEST_TIMEOUT, attest).await;
             attested.unwrap_or(Err(ReflectorError::TimedOut))
         }

@@ -485,3 +485,53 @@ async fn reads_are_consistent_or_live_where_configured() {
     let expected = "fleetcache; fwd=bypass; detail=configured";
     assert_eq!(answer.cache_status(), expected);
 }
+
+/// Second watches take turns. A kind that had to wait for its turn is no kind for which second watches are in vain.
+#[tokio::test]
+async fn many_quiet_kinds_at_once_all_come_from_memory_again() {
+    let real = Real::start("").await;
+    let kinds = quiet_kinds(&real.direct).await;
+    assert!(kinds.len() > 30, "{kinds:?}");
+    for path in &kinds {
+        warm(&real.proxied, path).await;
+    }
+    let moved = configmap("moved", "x");
+    let moved = real.direct.create(CONFIGMAPS, &moved).await;
+    moved.unwrap().ok().unwrap();
+    let reads = kinds
+        .iter()
+        .map(|path| real.proxied.get_with(path, NO_CACHE));
+    futures_util::future::join_all(reads).await;
+    for path in &kinds {
+        let what = format!("a consistent read of {path} to come from memory");
+        wait_for(&what, Duration::from_secs(20), async || {
+            let answer = real.proxied.get_with(path, NO_CACHE).await?.ok()?;
+            anyhow::ensure!(answer.is_hit(), "{}", answer.cache_status());
+            Ok(())
+        })
+        .await
+        .unwrap();
+    }
+}
+
+/// The lists of all built-in kinds that have objects of their own and are kept.
+async fn quiet_kinds(client: &Client) -> Vec<String> {
+    let mut paths = Vec::new();
+    let groups = client.get("/apis").await.unwrap().json().unwrap();
+    let groups = groups["groups"].as_array().unwrap().iter().map(|group| {
+        let version = group["preferredVersion"]["groupVersion"].as_str();
+        format!("/apis/{}", version.unwrap())
+    });
+    for group in groups.chain(["/api/v1".to_owned()]) {
+        let resources = client.get(&group).await.unwrap().json().unwrap();
+        for resource in resources["resources"].as_array().unwrap() {
+            let verbs = resource["verbs"].to_string();
+            let name = resource["name"].as_str().unwrap();
+            let never = ["secrets", "events", "leases"].contains(&name);
+            if verbs.contains("\"watch\"") && verbs.contains("\"list\"") && !never {
+                paths.push(format!("{group}/{name}"));
+            }
+        }
+    }
+    paths
+}
