@@ -51,6 +51,7 @@ pub struct Observation {
     /// `None` where the request names no object, or where what its answer tells is not about it.
     name: Option<String>,
     effect: Effect,
+    patches: bool,
     /// What has been told of a list by the end of its answer, and of a watch by the end of its initial events.
     list: Option<ListReading>,
     settled: bool,
@@ -58,7 +59,7 @@ pub struct Observation {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Effect {
-    /// Reads one object.
+    /// Reads one object, or tries a write of it.
     Read,
     /// Reads a list.
     List,
@@ -99,6 +100,7 @@ impl Observation {
                 .filter(|_| resource.subresource.is_none())
                 .map(String::from),
             effect,
+            patches: info.verb == Verb::Patch,
             settled: effect.is_read(),
         })
     }
@@ -171,6 +173,10 @@ impl Observation {
             (Effect::Write | Effect::Delete | Effect::Unknown, 404 | 409 | 500..) => {
                 self.unconfirmed()
             }
+            // Likewise what the patch tested for.
+            (Effect::Write, 422) if self.patches => self.unconfirmed(),
+            // Of a dry run: no read is answered so.
+            (Effect::Read, 409 | 422) => self.unconfirmed(),
             (Effect::Read, 404) if self.is_held() => self.unconfirmed(),
             _ => self.settled = true,
         }
@@ -293,6 +299,8 @@ fn write(info: &RequestInfo<'_>, resource: &ResourcePath<'_>) -> Option<Effect> 
         // The server reads the options of a DELETE from its body, and from the query only where there is no body: this
         // may be no dry run.
         Verb::Delete if dry_run || subresource.is_some() => Some(Effect::Unknown),
+        // It changes nothing, and its answer is made from what the cluster holds, in its version.
+        Verb::Patch | Verb::Update if dry_run => Some(Effect::Read),
         _ if dry_run => None,
         _ if of_another_kind => Some(Effect::Unknown),
         Verb::Delete => Some(Effect::Delete),
@@ -354,6 +362,11 @@ mod tests {
             ("POST", "/api/v1/namespaces/x/pods", Some(Effect::Write)),
             ("POST", "/api/v1/namespaces/x/pods?dryRun=All", None),
             ("PUT", "/api/v1/namespaces/x/pods/p", Some(Effect::Write)),
+            (
+                "PUT",
+                "/api/v1/namespaces/x/pods/p?dryRun=All",
+                Some(Effect::Read),
+            ),
             (
                 "PATCH",
                 "/api/v1//namespaces/x/pods/%70",

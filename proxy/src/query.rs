@@ -54,7 +54,8 @@ mod tests {
 
     #[test]
     fn pairs_are_decoded() {
-        let pairs: Vec<_> = query_pairs("a=1&b=x%3Dy+z&&c&d=%zz&e=%&%1=f&g=h;i&j=%+1&%6b=l").collect();
+        let pairs: Vec<_> =
+            query_pairs("a=1&b=x%3Dy+z&&c&d=%zz&e=%&%1=f&g=h;i&j=%+1&%6b=l").collect();
         let expected = [("a", "1"), ("b", "x=y z"), ("c", ""), ("k", "l")];
         assert_eq!(
             pairs,

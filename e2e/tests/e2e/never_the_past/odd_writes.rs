@@ -85,6 +85,36 @@ async fn a_dry_run_of_a_delete_hides_nothing() {
         .await;
 }
 
+/// What was written past the proxy is told by the answer to a dry run, and by the refusal of a patch that tests for what
+/// was before.
+#[tokio::test]
+async fn what_a_write_without_effect_tells_is_not_taken_back() {
+    let bench = Bench::new(1).await;
+    let path = format!("{}/c", bench.configmaps);
+    let object = |round: usize| json!({"data": {"round": round.to_string()}});
+    bench.create(&bench.configmaps, &configmap("c", &[])).await;
+    let dry_run = format!("{path}?dryRun=All");
+    for round in 1..=rounds() / 2 {
+        let past = bench._pair.direct.patch(&path, &object(round)).await;
+        let past = past.unwrap().ok().unwrap().json().unwrap();
+        if round % 2 == 0 {
+            let label = json!({"metadata": {"labels": {"a": "b"}}});
+            let tried = bench.writer.patch(&dry_run, &label).await.unwrap();
+            let tried = tried.ok().unwrap().json().unwrap();
+            assert_eq!(tried["data"], past["data"], "it tells what is there");
+        } else {
+            let test =
+                json!([{"op": "test", "path": "/data/round", "value": (round - 1).to_string()}]);
+            let headers = [("content-type", "application/json-patch+json")];
+            let refused = bench
+                .writer
+                .send(Method::PATCH, &path, &headers, test.to_string());
+            assert_eq!(refused.await.unwrap().status, 422);
+        }
+        bench.must_see("patch, list", &path, &past).await;
+    }
+}
+
 /// One storage with two informers: what one of them has seen is not news to the other's readers only later.
 #[tokio::test]
 async fn two_versions_of_one_storage() {
