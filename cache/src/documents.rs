@@ -88,7 +88,8 @@ pub struct Held {
     pub age: Duration,
 }
 
-/// The documents of one cluster. The least recently used go when there are too many.
+/// The documents of one cluster. The least recently used go when there are too many, but for those that the proxy itself
+/// fetched.
 #[derive(Debug)]
 pub struct Documents {
     bodies: Arc<Bodies>,
@@ -240,8 +241,11 @@ impl State {
         if let Some(before) = self.kept.insert(key.clone(), kept) {
             self.bytes -= before.bytes;
         }
+        let fetched = fetch::fetched();
         while self.kept.len() > MAX_DOCUMENTS || self.bytes > MAX_BYTES {
-            let least = self.kept.iter().min_by_key(|(_, kept)| kept.used);
+            // What was fetched is for those who come while the cluster is down: no words of another client push it out.
+            let others = self.kept.iter().filter(|(key, _)| !fetched.contains(key));
+            let least = others.min_by_key(|(_, kept)| kept.used);
             let Some(least) = least.map(|(key, _)| key.clone()) else {
                 return;
             };

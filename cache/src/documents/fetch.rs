@@ -34,6 +34,11 @@ pub(super) fn version() -> DocumentKey {
     key(VERSION, JSON)
 }
 
+/// What is fetched here.
+pub(super) fn fetched() -> [DocumentKey; 3] {
+    [key("/api", AGGREGATED), key("/apis", AGGREGATED), version()]
+}
+
 /// Fetches on each connection, and again when the server's version changes, until the cluster is removed.
 pub(crate) async fn keep_fetched(
     documents: Arc<Documents>,
@@ -75,7 +80,7 @@ pub(crate) async fn keep_fetched(
 
 impl Documents {
     async fn fetch_all(&self, connection: &Connection) -> Result<(), BoxError> {
-        for key in [key("/api", AGGREGATED), key("/apis", AGGREGATED), version()] {
+        for key in fetched() {
             self.fetch(connection, &key).await?;
         }
         Ok(())

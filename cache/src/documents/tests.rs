@@ -85,6 +85,9 @@ fn the_least_recently_used_go_when_there_are_too_many_or_too_much() {
     let documents = documents();
     let first = key("/first", "");
     keep(&documents, &first, b"1");
+    for fetched in fetch::fetched() {
+        keep(&documents, &fetched, b"1");
+    }
     for n in 0..MAX_DOCUMENTS {
         keep(&documents, &key(&format!("/{n}"), ""), b"1");
         assert!(documents.get(1, &first).is_some());
@@ -102,6 +105,9 @@ fn the_least_recently_used_go_when_there_are_too_many_or_too_much() {
     }
     assert!(documents.get(1, &key("/long/19", "")).is_some());
     assert!(documents.get(1, &key("/long/0", "")).is_none());
+    for fetched in fetch::fetched() {
+        assert!(documents.get(1, &fetched).is_some(), "{fetched:?}");
+    }
 }
 
 #[test]
