@@ -18,6 +18,8 @@ pub(crate) enum ReflectorError {
     Ended,
     #[error("no answer in time")]
     TimedOut,
+    #[error("an answer of more than {0} bytes")]
+    TooLong(usize),
     #[error("the watch did not end at its time")]
     Overdue,
     #[error("the server answered {code}: {message}")]
@@ -51,6 +53,7 @@ impl ReflectorError {
             Self::Status {
                 code: 404..=406, ..
             } => Some(Refusal::NotListable),
+            Self::TooLong(_) => Some(Refusal::TooManyObjects),
             Self::Form(EnvelopeError::NotAList(_)) => None,
             Self::Form(
                 EnvelopeError::UnknownForm

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde_json::value::RawValue;
 
 use super::protocol::WatchEvent;
-use super::requests::{self, fetch};
+use super::requests;
 use super::stream::Stream;
 use super::{Reflector, ReflectorError, State};
 use crate::connection::{Connection, InformerShard};
@@ -111,7 +111,8 @@ impl Reflector {
         };
         let mut store = Store::default();
         loop {
-            let body = fetch(connection, shard, &requests::list_path(gvr, &query)).await?;
+            let path = requests::list_path(gvr, &query);
+            let body = requests::fetch_page(connection, shard, &path).await?;
             let page = Page::read(body, Arc::clone(envelope)).await?;
             for element in page.elements {
                 store.stage(element);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Response};
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use serde::Deserialize;
 
 use crate::connection::{Connection, InformerShard};
@@ -27,6 +27,12 @@ const METADATA: &str =
 
 /// Bytes of an error answer that are read.
 const ERROR_BYTES: usize = 64 << 10;
+
+/// Bytes of an answer about one object, or none. A server that sends more has not understood `limit=1`, or means no good.
+const ANSWER_BYTES: usize = 64 << 20;
+
+/// Bytes of a page of a list: all of its objects as large as etcd takes them.
+const PAGE_BYTES: usize = 1 << 30;
 
 /// The path of a kind's LIST, across namespaces.
 pub(crate) fn list_path(gvr: &Gvr, query: &str) -> String {
@@ -75,10 +81,24 @@ pub(crate) async fn fetch_with_headers(
     path: &str,
 ) -> Result<(HeaderMap, Bytes), ReflectorError> {
     let (head, body) = open(connection, shard, path, JSON).await?.into_parts();
-    Ok((head.headers, read(body, usize::MAX).await?))
+    Ok((head.headers, read(body, ANSWER_BYTES).await?))
 }
 
-async fn read(mut body: Incoming, limit: usize) -> Result<Bytes, ReflectorError> {
+/// The whole body of a page of a list.
+pub(super) async fn fetch_page(
+    connection: &Connection,
+    shard: &InformerShard,
+    path: &str,
+) -> Result<Bytes, ReflectorError> {
+    let answer = open(connection, shard, path, JSON).await?;
+    read(answer.into_body(), PAGE_BYTES).await
+}
+
+/// A body of no more than `limit` bytes.
+async fn read<B>(mut body: B, limit: usize) -> Result<Bytes, ReflectorError>
+where
+    B: Body<Data = Bytes, Error = hyper::Error> + Unpin,
+{
     let mut bytes = BytesMut::new();
     while let Some(frame) = tokio::time::timeout(ANSWER_TIMEOUT, body.frame())
         .await
@@ -88,7 +108,7 @@ async fn read(mut body: Incoming, limit: usize) -> Result<Bytes, ReflectorError>
             bytes.extend_from_slice(&data);
         }
         if bytes.len() > limit {
-            break;
+            return Err(ReflectorError::TooLong(limit));
         }
     }
     Ok(bytes.freeze())
@@ -107,7 +127,7 @@ pub(crate) async fn latest_resource_version(
     }
     let path = list_path(gvr, "limit=1");
     let answer = open(connection, shard, &path, METADATA).await?;
-    let body = read(answer.into_body(), usize::MAX).await?;
+    let body = read(answer.into_body(), ANSWER_BYTES).await?;
     let list: List<'_> = serde_json::from_slice(&body).map_err(ReflectorError::BadBytes)?;
     ResourceVersion::parse(&list.metadata.resource_version).ok_or(ReflectorError::NoResourceVersion)
 }
@@ -176,4 +196,25 @@ pub(crate) async fn preferred_version(
     let body = fetch(connection, shard, &format!("/apis/{group}")).await?;
     let group: ApiGroup = serde_json::from_slice(&body).map_err(ReflectorError::BadBytes)?;
     Ok(group.preferred_version.version)
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::Full;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn no_answer_is_read_beyond_its_limit() {
+        for (length, whole) in [(9, true), (10, true), (11, false)] {
+            let body = Full::new(Bytes::from(vec![b'x'; length])).map_err(|never| match never {});
+            match read(body, 10).await {
+                Ok(bytes) => assert_eq!((bytes.len(), whole), (length, true)),
+                Err(error) => {
+                    assert!(!whole && matches!(error, ReflectorError::TooLong(10)));
+                    assert_eq!(error.refusal(), Some(Refusal::TooManyObjects));
+                }
+            }
+        }
+    }
 }
