@@ -55,7 +55,7 @@ pub struct ServeArgs {
     /// Address to serve HTTPS on [default: 127.0.0.1:8443]
     #[arg(long, value_name = "ADDRESS", env = "FLEETCACHE_LISTEN")]
     pub listen: Option<String>,
-    /// Address to serve /livez, /readyz and /metrics on, plain HTTP [default: 127.0.0.1:8081]
+    /// Address to serve /livez, /readyz, /metrics and /why on, plain HTTP [default: 127.0.0.1:8081]
     #[arg(long, value_name = "ADDRESS", env = "FLEETCACHE_ADMIN_LISTEN")]
     pub admin_listen: Option<String>,
     /// Directory for the CA, the token and the kubeconfig [default: $XDG_STATE_HOME/fleetcache, else
@@ -201,7 +201,11 @@ mod tests {
     fn help_is_a_command_too() {
         let err = Args::try_parse_from(["fleetcache", "help", "serve"]).unwrap_err();
         assert_eq!(err.kind(), clap::error::ErrorKind::DisplayHelp);
-        assert!(err.to_string().contains("--admin-listen"), "{err}");
+        let help = err.to_string();
+        assert!(
+            help.contains("/livez, /readyz, /metrics and /why"),
+            "{help}"
+        );
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub struct Config {
     pub file: Option<PathBuf>,
     /// Where HTTPS is served.
     pub listen: ListenAddress,
-    /// Where `/livez`, `/readyz` and `/metrics` are served.
+    /// Where `/livez`, `/readyz`, `/metrics` and `/why` are served.
     pub admin_listen: ListenAddress,
     /// Where the CA, the token and the kubeconfig are kept.
     pub state_dir: PathBuf,
