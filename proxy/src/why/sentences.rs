@@ -81,7 +81,7 @@ pub(super) fn sentence(reason: LiveReason) -> &'static str {
         }
         LiveReason::Selector => {
             "It has a selector that only the cluster can judge: a malformed one, or a field by which memory does not know how \
-             the cluster selects this kind."
+             the cluster selects this kind. The table of fields in docs/API.md names those it knows."
         }
         LiveReason::Subresource => "It asks for a subresource, and those are the cluster's own.",
         LiveReason::Unconfirmed => {
@@ -102,7 +102,9 @@ fn refused(refusal: Refusal) -> &'static str {
              minute that somebody asks."
         }
         Refusal::NotListable => {
-            "The cluster does not serve this kind, or not with list and watch, so it cannot be kept."
+            "The cluster does not serve this kind, or not with list and watch, so it cannot be kept. Its discovery (`kubectl \
+             api-resources -o wide`) may not list the kind, or not those verbs: see whether its name and version are right and \
+             its CustomResourceDefinition or aggregated API is there."
         }
         Refusal::TooManyObjects => {
             "The kind has more objects than `cache.maxObjectsPerKind`. Raise that, where there is memory for it."
