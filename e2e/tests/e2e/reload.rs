@@ -229,11 +229,9 @@ async fn a_symbolic_link_may_be_swapped() {
 async fn a_hangup_reads_at_once_what_no_look_would_find() {
     let changing = Changing::start().await;
     changing.proxy.signal(Signal::Hangup);
-    let line = changing.logged(1, &["configuration reloaded"]).await;
-    assert!(
-        line.contains("\"added\":\"-\"") && line.contains("\"changed\":\"-\""),
-        "{line}"
-    );
+    changing
+        .logged(1, &["configuration reloaded: nothing is different"])
+        .await;
     // A token that the kubeconfig names by a file is not looked at by its content here; one in it is.
     let alpha = changing.client("alpha");
     warm(&alpha, LIST).await;

@@ -73,8 +73,28 @@ impl Changes {
         std::mem::take(&mut self.needs_restart)
     }
 
+    /// Whether all is in force already, but for what needs a restart.
+    fn is_empty(&self) -> bool {
+        let Self {
+            added,
+            removed,
+            replaced,
+            updated,
+            settings,
+            cache,
+            connections,
+            needs_restart: _,
+        } = self;
+        let names = [added, removed, replaced, updated, settings];
+        names.iter().all(|it| it.is_empty()) && !cache && !connections
+    }
+
     /// One line that says what is different now.
     pub(super) fn log(&self, clusters: usize) {
+        if self.is_empty() {
+            tracing::info!(clusters, "configuration reloaded: nothing is different");
+            return;
+        }
         tracing::info!(
             added = listed(&self.added),
             removed = listed(&self.removed),
