@@ -89,6 +89,7 @@ pub struct KubeconfigArgs {
 /// `fleetcache why`
 #[derive(Debug, ClapArgs)]
 #[command(
+    override_usage = "fleetcache why [OPTIONS] [METHOD] <PATH-OR-URL>",
     after_help = "Nothing is sent to the cluster and nothing is started. A client's own headers decide too: plain `kubectl get` \
                   asks for tables, with `-H 'Accept: application/json;as=Table;g=meta.k8s.io;v=v1'`."
 )]
@@ -104,7 +105,7 @@ pub struct WhyArgs {
         env = "FLEETCACHE_HEADER"
     )]
     pub header: Vec<String>,
-    /// The proxy's admin port
+    /// The proxy's admin port, host:port
     #[arg(
         long,
         value_name = "ADDRESS",
@@ -204,6 +205,16 @@ mod tests {
         let help = err.to_string();
         assert!(
             help.contains("/livez, /readyz, /metrics and /why"),
+            "{help}"
+        );
+    }
+
+    #[test]
+    fn the_method_of_why_may_be_left_out() {
+        let err = Args::try_parse_from(["fleetcache", "why", "--help"]).unwrap_err();
+        let help = err.to_string();
+        assert!(
+            help.contains("why [OPTIONS] [METHOD] <PATH-OR-URL>\n"),
             "{help}"
         );
     }

@@ -13,7 +13,7 @@ use fleetcache::args::{Args, Command, ConfigCommand, KubeconfigArgs, ServeArgs, 
 use fleetcache::clusters::{self, ClustersError};
 use fleetcache::config::{self, Config, Mistakes};
 use fleetcache::reload::ReadConfig;
-use fleetcache::serving_kubeconfig::ServingKubeconfig;
+use fleetcache::serving_kubeconfig::{SelectError, ServingKubeconfig};
 use fleetcache::why::{self, Question};
 use fleetcache::{state_dir, telemetry};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -37,11 +37,19 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     };
     // A mistake in what was asked for is told apart from a failure to do it.
-    let mistaken = err.is::<Mistakes>() || err.is::<ClustersError>();
+    let mistaken = err.is::<Mistakes>()
+        || err.is::<ClustersError>()
+        || err.is::<SelectError>()
+        || err.is::<Misuse>();
     let code = if mistaken { 2 } else { 1 };
     complain(&err);
     ExitCode::from(code)
 }
+
+/// A mistake in the arguments of a command that are not the configuration's.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Misuse(String);
 
 fn env(name: &str) -> Option<std::ffi::OsString> {
     std::env::var_os(name)
@@ -170,8 +178,9 @@ fn why(args: &WhyArgs) -> anyhow::Result<()> {
         [target] => ("GET", target),
         other => bail!("{} words are no request", other.len()),
     };
-    let question = Question::parse(method, target, &args.header).map_err(anyhow::Error::msg)?;
-    let explanation = why::ask(&args.admin, &question)?;
+    let question = Question::parse(method, target, &args.header).map_err(Misuse)?;
+    let admin = why::admin_address(&args.admin).map_err(Misuse)?;
+    let explanation = why::ask(admin, &question)?;
     writeln!(std::io::stdout(), "{explanation}").context("cannot print")
 }
 

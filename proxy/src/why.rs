@@ -30,7 +30,7 @@ mod sentences;
 #[cfg(test)]
 mod tests;
 
-pub use client::ask;
+pub use client::{admin_address, ask};
 use sentences::sentence;
 
 /// The request that is asked about.
@@ -99,9 +99,21 @@ impl Question {
     /// # Errors
     /// What is wrong with it.
     pub fn parse(method: &str, target: &str, headers: &[impl AsRef<str>]) -> Result<Self, String> {
+        if is_method(target) {
+            return Err(format!(
+                "the path or URL is missing: {target} of what? Such as /clusters/<name>/api/v1/pods"
+            ));
+        }
+        if !target.starts_with('/') && !target.contains("://") {
+            return Err(format!(
+                "{target:?} is not a path such as /clusters/<name>/api/v1/pods, nor a URL"
+            ));
+        }
         let mut question = Self {
             method: Method::from_str(&method.to_ascii_uppercase())
-                .map_err(|_| format!("{method:?} is not a method such as GET"))?,
+                .ok()
+                .filter(|_| is_method(method))
+                .ok_or_else(|| format!("{method:?} is not a method such as GET"))?,
             target: target.to_owned(),
             headers: HeaderMap::new(),
         };
@@ -150,6 +162,24 @@ impl Question {
             _ => target,
         }
     }
+}
+
+/// Whether a word is a method of HTTP. Kubernetes' verbs, such as `list`, would be taken for writes.
+fn is_method(word: &str) -> bool {
+    const METHODS: [Method; 9] = [
+        Method::GET,
+        Method::HEAD,
+        Method::POST,
+        Method::PUT,
+        Method::PATCH,
+        Method::DELETE,
+        Method::OPTIONS,
+        Method::CONNECT,
+        Method::TRACE,
+    ];
+    METHODS
+        .iter()
+        .any(|it| word.eq_ignore_ascii_case(it.as_str()))
 }
 
 /// What would become of a request now.

@@ -449,4 +449,40 @@ async fn a_proxy_tells_why_a_request_goes_live() {
         text.contains("no proxy answers at 127.0.0.1:1; name its admin port with --admin"),
         "{text}"
     );
+    let port = changing.proxy.url().trim_start_matches("https://");
+    let (code, text) = fleetcache(&["why", "--admin", port, "/clusters/a"]).await;
+    assert_eq!(code, Some(1));
+    assert!(text.contains("is not the admin port"), "{text}");
+    let url = format!("http://{}/", changing.proxy.admin());
+    let (code, text) = fleetcache(&["why", "--admin", &url, "/clusters/alpha/api"]).await;
+    assert_eq!(code, Some(0), "{text}");
+}
+
+#[tokio::test]
+async fn mistakes_in_arguments_end_a_command_with_2() {
+    let changing = Changing::start().await;
+    let state_dir = changing.proxy.kubeconfig().parent().unwrap().to_owned();
+    let state_dir = state_dir.to_str().unwrap();
+    for (args, expect) in [
+        (&["why"][..], "Usage: fleetcache why"),
+        (&["why", "GET"], "the path or URL is missing"),
+        (&["why", "LIST", "/clusters/a"], "is not a method"),
+        (&["why", "-H", "Accept", "/clusters/a"], "is not a header"),
+        (
+            &["why", "--admin", "8081", "/clusters/a"],
+            "is not an address",
+        ),
+        (
+            &["kubeconfig", "--state-dir", state_dir, "--server", "foo"],
+            "is not a URL",
+        ),
+        (
+            &["kubeconfig", "--state-dir", state_dir, "--cluster", "nope"],
+            "no cluster \"nope\"; there are: alpha",
+        ),
+    ] {
+        let (code, text) = fleetcache(args).await;
+        assert_eq!(code, Some(2), "{args:?}: {text}");
+        assert!(text.contains(expect), "{args:?}: {text}");
+    }
 }

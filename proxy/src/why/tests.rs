@@ -22,6 +22,21 @@ fn what_is_no_question() {
     let check = |method: &str, header: &str, expect: &str| {
         assert_eq!(Question::parse(method, "/", &[header]).unwrap_err(), expect);
     };
+    let check_target = |target: &str, expect: &str| {
+        let err = Question::parse("GET", target, &[""; 0]).unwrap_err();
+        assert_eq!(err, expect);
+    };
+    check_target(
+        "get",
+        "the path or URL is missing: get of what? Such as /clusters/<name>/api/v1/pods",
+    );
+    for target in ["", "pods", "list", "proxy:8443/clusters/a"] {
+        check_target(
+            target,
+            &format!("{target:?} is not a path such as /clusters/<name>/api/v1/pods, nor a URL"),
+        );
+    }
+    check("LIST", "A: b", "\"LIST\" is not a method such as GET");
     check("G ET", "A: b", "\"G ET\" is not a method such as GET");
     check(
         "GET",
