@@ -7,6 +7,7 @@ mod glob;
 mod listen_address;
 mod memory_limit;
 mod mistakes;
+mod names;
 mod section;
 
 use std::os::unix::fs::FileTypeExt as _;

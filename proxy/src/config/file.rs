@@ -1,5 +1,6 @@
 //! The configuration file: YAML of kind `Configuration`, read whole so that every mistake is listed.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use fleetcache_cache::cluster_config::ConnectPolicy;
@@ -8,7 +9,7 @@ use serde_json::{Value, json};
 use super::section::{Key, NON_EMPTY, Reader, Section, key};
 use super::{
     CacheConfig, ClusterDefaults, ClusterOverride, ConnectionsConfig, KubeconfigOrigin,
-    KubeconfigSource, ListenAddress, Mistakes, ResourceRule, listen_address,
+    KubeconfigSource, ListenAddress, Mistakes, ResourceRule, glob, listen_address,
 };
 
 mod sections;
@@ -138,20 +139,21 @@ fn read_document(mut root: Section<'_>, base: &Path) -> FileConfig {
     defaults.end();
     let overrides = "What holds for some clusters, with the keys of `defaults`; the last that says something wins.";
     for mut over in root.sections(key("overrides", overrides)) {
-        let glob = key(
+        let name = key(
             "cluster",
             "A cluster's name, or a glob with `*` for any text and `?` for any character.",
         );
-        let glob = glob.required("a name or a glob such as \"edge-*\"");
-        let glob = over.text(glob, NON_EMPTY, non_empty);
+        let name = name.required("a name or a glob such as \"edge-*\"");
+        let name = over.text(name, glob::FORM, glob::parse);
         let mut it = cluster(&mut over, None);
-        it.cluster = glob.unwrap_or_default();
+        it.cluster = name.unwrap_or_default();
         over.end();
         config.overrides.push(it);
     }
     let resources = "Kinds that are kept otherwise than at the first read.";
+    let mut known = HashMap::new();
     for rule in root.sections(key("resources", resources)) {
-        config.resources.extend(resource(rule));
+        config.resources.extend(resource(rule, &mut known));
     }
     if let (Some(listen), Some(admin)) = (&config.listen, &config.admin_listen)
         && listen.overlaps(admin)

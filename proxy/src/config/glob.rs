@@ -1,5 +1,26 @@
 //! Globs on cluster names.
 
+use super::section::Form;
+
+/// What [`parse`] takes.
+pub(super) const FORM: Form = &[r"^[-a-z0-9.*?]+$"];
+
+/// A glob that some cluster's name may match.
+pub(super) fn parse(text: &str) -> Result<String, String> {
+    let may_match =
+        |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit() || b"-.*?".contains(&it);
+    if text.is_empty() {
+        Err("must not be empty".to_owned())
+    } else if text.bytes().all(may_match) {
+        Ok(text.to_owned())
+    } else {
+        Err(format!(
+            "{text:?} matches no cluster: besides `*` and `?` only lower-case letters, digits, `-` and `.` can, as in the \
+             names under which contexts are served"
+        ))
+    }
+}
+
 /// Whether a name matches: `*` stands for any text, `?` for any one character, all else for itself.
 pub(super) fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name) = (pattern.as_bytes(), name.as_bytes());

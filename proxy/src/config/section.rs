@@ -55,9 +55,6 @@ impl Key {
 /// The form of a text value: each of these regular expressions matches. The schema has no more than that.
 pub(super) type Form = &'static [&'static str];
 
-/// Any text.
-pub(super) const ANY: Form = &[];
-
 /// A text that is not empty.
 pub(super) const NON_EMPTY: Form = &["[\\s\\S]"];
 
@@ -149,6 +146,16 @@ impl<'a> Section<'a> {
             return key.to_owned();
         }
         format!("{}.{key}", self.path)
+    }
+
+    /// Its own path.
+    pub(super) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Whether it has a value for a key, right or wrong, that nobody took yet.
+    pub(super) fn says(&self, key: &str) -> bool {
+        self.keys.get(key).is_some_and(|value| !value.is_null())
     }
 
     /// Notes a mistake at one of its keys.
@@ -355,7 +362,6 @@ impl<'a> Section<'a> {
 
 fn text_of(form: Form) -> Value {
     match form {
-        [] => json!({"type": "string"}),
         [one] => json!({"type": "string", "pattern": one}),
         several => {
             let all: Vec<_> = several.iter().map(|it| json!({"pattern": it})).collect();

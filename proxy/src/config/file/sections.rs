@@ -1,12 +1,14 @@
 //! The keys of the settings: of clusters, connections, memory and resources.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
 use fleetcache_cache::informers::CachePolicy;
 
-use super::non_empty;
-use crate::config::section::{ANY, NON_EMPTY, Section, key};
+use crate::config::section::{Section, key};
 use crate::config::{
     CacheConfig, ClusterDefaults, ClusterOverride, ConnectionsConfig, ResourceRule, duration,
-    memory_limit,
+    memory_limit, names,
 };
 use crate::read_settings::{OnMissingInformer, UnsetResourceVersion, WhenDisconnected};
 
@@ -196,13 +198,23 @@ pub(super) fn cache(mut section: Section<'_>) -> CacheConfig {
     it
 }
 
-pub(super) fn resource(mut section: Section<'_>) -> Option<ResourceRule> {
+/// A rule; `known` has the path of the first one for each group and resource.
+pub(super) fn resource(
+    mut section: Section<'_>,
+    known: &mut HashMap<(String, String), String>,
+) -> Option<ResourceRule> {
     section.unavailable(&["onMissingInformer", "tables", "stripManagedFields"]);
     let group = key("group", "The API group; empty for the core group.").default("");
-    let group = section.text(group, ANY, |text| Ok(text.to_owned()));
+    let says_group = section.says("group");
+    let group = section.text(group, names::GROUP_FORM, names::group);
+    let group = if says_group {
+        group
+    } else {
+        Some(String::new())
+    };
     let resource = key("resource", "The resource's plural name.")
         .required("the plural name of a resource, such as \"pods\"");
-    let resource = section.text(resource, NON_EMPTY, non_empty);
+    let resource = section.text(resource, names::RESOURCE_FORM, names::resource);
     let cache = key("cache", "When it is kept in memory.")
         .required("\"always\", \"onDemand\" or \"never\"");
     let cache = section.choice(
@@ -215,10 +227,23 @@ pub(super) fn resource(mut section: Section<'_>) -> Option<ResourceRule> {
         &[],
     );
     let unset_resource_version = unset_resource_version(&mut section, None);
+    let kind = group.zip(resource);
+    if let Some(kind) = &kind {
+        match known.entry(kind.clone()) {
+            Entry::Occupied(first) => {
+                let problem = format!("{} is for the same group and resource", first.get());
+                section.mistake("resource", problem);
+            }
+            Entry::Vacant(first) => {
+                first.insert(section.path().to_owned());
+            }
+        }
+    }
     section.end();
+    let (group, resource) = kind?;
     Some(ResourceRule {
-        group: group.unwrap_or_default(),
-        resource: resource?,
+        group,
+        resource,
         cache: cache?,
         unset_resource_version,
     })

@@ -3,7 +3,11 @@
 use super::*;
 
 /// Mistakes that no schema can tell: they compare two values, or concern their size.
-const BEYOND: &[&str] = &["less than backoffMin", "exclude each other"];
+const BEYOND: &[&str] = &[
+    "less than backoffMin",
+    "exclude each other",
+    "is for the same group and resource",
+];
 
 /// Checks a document as the parser was checked.
 pub(super) fn check(rest: &str, mistakes: &[&str]) {
@@ -93,6 +97,8 @@ fn what_the_parser_takes_it_takes() {
         "cache: { memoryLimit: 12Ki }",
         "cache: { memoryLimit: 12k }",
         "resources: [ { group: null, resource: pods, cache: always } ]",
+        "resources: [ { group: a-1.example.com, resource: 2-things, cache: always }, { resource: 2-things, cache: never } ]",
+        "overrides: [ { cluster: '*-1.eu-?' } ]",
     ] {
         super::check(rest, &[]);
     }
@@ -149,7 +155,36 @@ fn what_the_parser_refuses_it_refuses() {
             "connections: { backoffMin: 3s, backoffMax: 2s }",
             "connections.backoffMax: less than backoffMin",
         ),
+        (
+            "resources: [ { resource: pods, cache: always }, { resource: a, cache: never }, { group: '', resource: pods, cache: never } ]",
+            "resources[2].resource: resources[0] is for the same group and resource",
+        ),
     ] {
         super::check(rest, &[mistake]);
+    }
+    // After a wrong group nothing is said of what it would be the same as.
+    for group in ["Apps", "apps/v1", "a..b", "-a", "a.b-", ".", " "] {
+        let rest = format!(
+            "resources: [ {{ resource: pods, cache: always }}, {{ group: '{group}', resource: pods, cache: always }} ]"
+        );
+        let mistake = format!(
+            "resources[1].group: {group:?} is not an API group such as \"apps\", without a version, or \"\" for the core group"
+        );
+        super::check(&rest, &[&mistake]);
+    }
+    let long = "a".repeat(64);
+    for resource in ["Pods", "pods/status", "pods.apps", "*", "-a", "a-", &long] {
+        let rest = format!("resources: [ {{ resource: '{resource}', cache: always }} ]");
+        let mistake = format!(
+            "resources[0].resource: {resource:?} is not the plural name of a resource, such as \"pods\""
+        );
+        super::check(&rest, &[&mistake]);
+    }
+    for cluster in ["Edge-*", "edge_1", "a/b", "edge-[12]", "é"] {
+        let rest = format!("overrides: [ {{ cluster: '{cluster}' }} ]");
+        let mistake = format!(
+            "overrides[0].cluster: {cluster:?} matches no cluster: besides `*` and `?` only lower-case letters, digits, `-` and `.` can, as in the names under which contexts are served"
+        );
+        super::check(&rest, &[&mistake]);
     }
 }
