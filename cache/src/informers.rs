@@ -1,6 +1,6 @@
 //! Which informers one cluster runs: started by the reads that they could have answered, stopped when nobody reads.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -128,6 +128,8 @@ struct State {
     informers: HashMap<Gvr, Arc<Informer>>,
     refused: HashMap<Gvr, (Refusal, Instant)>,
     recent_gets: HashMap<Gvr, VecDeque<Instant>>,
+    /// Kinds that are always kept, by group and resource, of which it was told that the cluster does not serve them.
+    told_unserved: HashSet<(String, String)>,
 }
 
 impl Informers {
@@ -256,12 +258,30 @@ impl Informers {
     }
 
     fn refuse(&self, gvr: &Gvr, refusal: Refusal) {
+        if refusal == Refusal::NotListable && self.fleet.config().policy(gvr) == CachePolicy::Always
+        {
+            self.tell_unserved(&gvr.group, &gvr.resource);
+        }
         let now = Instant::now();
         let mut state = self.state.lock();
         state.refused.retain(|_, (_, until)| *until > now);
         state
             .refused
             .insert(gvr.clone(), (refusal, now + REFUSED_FOR));
+    }
+
+    /// Warns, once, of a kind that is to be kept always and cannot be: whoever wrote the rule believes that it is.
+    fn tell_unserved(&self, group: &str, resource: &str) {
+        let kind = (group.to_owned(), resource.to_owned());
+        if self.state.lock().told_unserved.insert(kind) {
+            tracing::warn!(
+                cluster = self.cluster,
+                group,
+                resource,
+                "kind of a rule with `cache: always` is not served by the cluster, or not with list and watch: compare the \
+                 rule with `kubectl api-resources`; once it is served, it is kept from the first read at the latest"
+            );
+        }
     }
 
     /// Removes an informer that has ended, unless another has taken its place.
@@ -315,7 +335,10 @@ impl Informers {
             .max_objects_per_kind
             .store(now.max_objects_per_kind, Ordering::Relaxed);
         if before != now {
-            self.state.lock().refused.clear();
+            let mut state = self.state.lock();
+            state.refused.clear();
+            let is_always = |kind: &(String, String)| now.policy_of(kind) == CachePolicy::Always;
+            state.told_unserved.retain(is_always);
         }
         let is_new = |kind: &&(String, String)| before.policy_of(kind) != CachePolicy::Always;
         self.warm(now.always().filter(is_new).cloned().collect());
@@ -358,6 +381,9 @@ impl Informers {
                             error = error_chain(&error),
                             "kind not started yet"
                         );
+                        if error.refusal() == Some(Refusal::NotListable) {
+                            self.tell_unserved(&group, &resource);
+                        }
                         failed.push((group, resource));
                     }
                 }

@@ -162,7 +162,12 @@ impl Reflector {
                 Err(error) => error,
             };
             if let Some(refusal) = error.refusal() {
-                tracing::info!(reason = refusal.as_str(), error = %error, "kind stays live");
+                // Where that is all the error says, the reason says it.
+                let error = match error {
+                    ReflectorError::Refused(_) => None,
+                    error => Some(error.to_string()),
+                };
+                tracing::info!(reason = refusal.as_str(), error, "kind stays live");
                 return refusal;
             }
             self.recover(connection, &error).await;

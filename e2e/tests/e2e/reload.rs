@@ -259,7 +259,8 @@ async fn what_is_kept_follows_the_configuration() {
     let alpha = changing.client("alpha");
     warm(&alpha, LIST).await;
     changing.configure(
-        "resources: [ { group: '', resource: configmaps, cache: never }, { group: '', resource: pods, cache: always } ]\n\
+        "resources: [ { group: '', resource: configmaps, cache: never }, { group: '', resource: pods, cache: always }, \
+         { resource: podz, cache: always }, { group: aps, resource: deployments, cache: always } ]\n\
          defaults: { requestTimeout: 20s }\n",
     );
     wait_for("configmaps to go live", PATIENCE, async || {
@@ -291,6 +292,14 @@ async fn what_is_kept_follows_the_configuration() {
             ],
         )
         .await;
+    for (group, resource) in [("", "podz"), ("aps", "deployments")] {
+        let kind = [
+            &format!("\"group\":{group:?}"),
+            &format!("\"resource\":{resource:?}"),
+        ];
+        let texts = ["WARN", "is not served by the cluster", kind[0], kind[1]];
+        changing.logged(1, &texts).await;
+    }
 }
 
 #[tokio::test]
