@@ -11,15 +11,14 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use crate::backoff::Backoff;
-use crate::connection::{Connection, next_connection};
-use crate::error_chain::error_chain;
+use crate::connection::Connection;
 use crate::eviction::Fleet;
 use crate::floor::Floor;
 use crate::gvr::{Gvr, Storage};
 use crate::informer::Informer;
-use crate::reflector::{Reflector, preferred_version};
+use crate::reflector::Reflector;
 
+mod always;
 mod config;
 mod confirm;
 mod told_lists;
@@ -270,20 +269,6 @@ impl Informers {
             .insert(gvr.clone(), (refusal, now + REFUSED_FOR));
     }
 
-    /// Warns, once, of a kind that is to be kept always and cannot be: whoever wrote the rule believes that it is.
-    fn tell_unserved(&self, group: &str, resource: &str) {
-        let kind = (group.to_owned(), resource.to_owned());
-        if self.state.lock().told_unserved.insert(kind) {
-            tracing::warn!(
-                cluster = self.cluster,
-                group,
-                resource,
-                "kind of a rule with `cache: always` is not served by the cluster, or not with list and watch: compare the \
-                 rule with `kubectl api-resources`; once it is served, it is kept from the first read at the latest"
-            );
-        }
-    }
-
     /// Removes an informer that has ended, unless another has taken its place.
     fn forget(&self, informer: &Arc<Informer>) {
         let mut state = self.state.lock();
@@ -342,57 +327,6 @@ impl Informers {
         }
         let is_new = |kind: &&(String, String)| before.policy_of(kind) != CachePolicy::Always;
         self.warm(now.always().filter(is_new).cloned().collect());
-    }
-
-    /// Starts the informers of kinds that are always kept, on the first connection.
-    fn warm(self: &Arc<Self>, always: Vec<(String, String)>) {
-        if always.is_empty() {
-            return;
-        }
-        let informers = Arc::clone(self);
-        self.fleet.tasks().spawn(async move {
-            let removed = informers.removed.clone();
-            removed
-                .run_until_cancelled(informers.start_all(always))
-                .await;
-        });
-    }
-
-    async fn start_all(self: &Arc<Self>, mut left: Vec<(String, String)>) {
-        let mut connections = self.connections.clone();
-        let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
-        while !left.is_empty() {
-            let Some(connection) = next_connection(&mut connections).await else {
-                return;
-            };
-            let shard = connection.informer_shard();
-            let mut failed = Vec::new();
-            // It may have changed meanwhile.
-            let config = self.fleet.config();
-            left.retain(|kind| config.policy_of(kind) == CachePolicy::Always);
-            for (group, resource) in left {
-                match preferred_version(&connection, &shard, &group).await {
-                    Ok(version) => self.start(&Gvr::new(&group, &version, &resource)),
-                    Err(error) => {
-                        tracing::debug!(
-                            cluster = self.cluster,
-                            group,
-                            resource,
-                            error = error_chain(&error),
-                            "kind not started yet"
-                        );
-                        if error.refusal() == Some(Refusal::NotListable) {
-                            self.tell_unserved(&group, &resource);
-                        }
-                        failed.push((group, resource));
-                    }
-                }
-            }
-            left = failed;
-            if !left.is_empty() {
-                tokio::time::sleep(backoff.next_pause()).await;
-            }
-        }
     }
 }
 
