@@ -12,7 +12,7 @@ use fleetcache_e2e::sim::{Fault, SimCluster, SimConfig};
 use serde_json::{Value, json};
 
 use crate::fleet::{CONFIGMAPS, configmap};
-use crate::pair::warm;
+use crate::pair::{connected, warm};
 use crate::reload::fleetcache;
 
 const NO_CACHE: &[(&str, &str)] = &[("cache-control", "no-cache")];
@@ -36,14 +36,6 @@ async fn proxy(kubeconfig: &std::path::Path, config: &str) -> Proxy {
     })
     .await
     .unwrap()
-}
-
-async fn connected(proxied: &Client) {
-    wait_for("the proxy to be connected", PATIENCE, async || {
-        proxied.get("/version").await?.ok()
-    })
-    .await
-    .unwrap();
 }
 
 /// A cluster of its own, in which nothing happens but what the test does.

@@ -6,7 +6,7 @@ use fleetcache_e2e::proxy::{Options, Proxy};
 use fleetcache_e2e::sim::{SimCluster, SimConfig};
 use serde_json::json;
 
-use crate::pair::warm;
+use crate::pair::{connected, warm};
 
 /// A simulated cluster with 20 ConfigMaps behind a proxy with this configuration of `cache` and `resources`.
 async fn start(settings: &str) -> (SimCluster, Client, Proxy) {
@@ -31,11 +31,7 @@ async fn start(settings: &str) -> (SimCluster, Client, Proxy) {
     };
     let proxy = Proxy::start(options).await.unwrap();
     let client = proxy.client("sim").unwrap();
-    wait_for("the proxy to be connected", PATIENCE, async || {
-        client.get("/version").await?.ok()
-    })
-    .await
-    .unwrap();
+    connected(&client).await;
     (cluster, client, proxy)
 }
 

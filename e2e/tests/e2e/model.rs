@@ -21,7 +21,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::forward::View;
-use crate::pair::{Comparable, assert_same};
+use crate::pair::{Comparable, assert_same, connected};
 use kinds::{KINDS, Kind};
 use tally::Tally;
 
@@ -91,11 +91,7 @@ impl World {
         let context = proxy.context(cluster).unwrap();
         let mut proxied: Vec<Client> = (0..3).map(|_| Client::new(&context).unwrap()).collect();
         proxied.push(Client::http2(&context).unwrap());
-        wait_for("the proxy to be connected", PATIENCE, async || {
-            proxied[0].get("/version").await?.ok()
-        })
-        .await
-        .unwrap();
+        connected(&proxied[0]).await;
         Self {
             direct,
             proxied,

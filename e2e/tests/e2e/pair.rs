@@ -37,12 +37,17 @@ pub(crate) async fn connect(cluster: &ControlPlane) -> (Client, Client, Proxy) {
         cluster.client().unwrap(),
         proxy.client(cluster.name()).unwrap(),
     );
+    connected(&proxied).await;
+    (direct, proxied, proxy)
+}
+
+/// Waits until the cluster behind a client answers through the proxy.
+pub(crate) async fn connected(proxied: &Client) {
     wait_for("the proxy to be connected", PATIENCE, async || {
         proxied.get("/version").await?.ok()
     })
     .await
     .unwrap();
-    (direct, proxied, proxy)
 }
 
 /// Reads until the proxy says that it answered from memory, and returns that answer. Reading is also what makes it warm.

@@ -15,7 +15,7 @@ use fleetcache_e2e::control_plane::{ControlPlane, Options, random_name};
 use fleetcache_e2e::poll::{PATIENCE, wait_for};
 use serde_json::{Value, json};
 
-use crate::pair::{Comparable, Pair, compare, connect, warm};
+use crate::pair::{Comparable, Pair, compare, connect, connected, warm};
 
 /// Asks both sides until they agree, so that writes of other tests to the shared cluster cannot make them differ: the
 /// server is asked before and after the proxy, and only counts when it said the same twice.

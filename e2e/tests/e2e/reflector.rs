@@ -13,7 +13,7 @@ use fleetcache_e2e::proxy::Proxy;
 use fleetcache_e2e::sim::{BadBytes, Fault, SimCluster, SimConfig};
 use serde_json::{Value, json};
 
-use crate::pair::{Comparable, compare, warm};
+use crate::pair::{Comparable, compare, connected, warm};
 
 const LIST: &str = "/api/v1/configmaps";
 const WIDGETS: &str = "/apis/example.com/v1/widgets";
@@ -49,11 +49,7 @@ impl Sim {
     }
 
     async fn connected(&self) {
-        wait_for("the proxy to be connected", PATIENCE, async || {
-            self.proxied.get("/version").await?.ok()
-        })
-        .await
-        .unwrap();
+        connected(&self.proxied).await;
     }
 
     /// Waits until a read comes from memory and is what the cluster itself says.

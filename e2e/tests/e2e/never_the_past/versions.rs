@@ -7,7 +7,7 @@ use fleetcache_e2e::proxy::{Options, Proxy};
 use serde_json::{Value, json};
 
 use super::{rounds, version};
-use crate::pair::{Pair, warm};
+use crate::pair::{Pair, connected, warm};
 
 /// A kind under two paths, in a namespace.
 struct Views {
@@ -112,11 +112,7 @@ async fn both_groups_of_events() {
     };
     let proxy = Proxy::start(options).await.unwrap();
     let proxied = proxy.client(pair.cluster.name()).unwrap();
-    wait_for("the proxy to be connected", PATIENCE, async || {
-        proxied.get("/version").await?.ok()
-    })
-    .await
-    .unwrap();
+    connected(&proxied).await;
     let namespace = pair.cluster.namespace("events").await.unwrap();
     let elsewhere = pair.cluster.namespace("large").await.unwrap();
     let collections = ["/api/v1", "/apis/events.k8s.io/v1"]

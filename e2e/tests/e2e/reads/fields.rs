@@ -54,11 +54,7 @@ async fn start(args: &[&str]) -> (ControlPlane, Client, Client, proxy::Proxy) {
         cluster.client().unwrap(),
         proxy.client(cluster.name()).unwrap(),
     );
-    wait_for("the proxy to be connected", PATIENCE, async || {
-        proxied.get("/version").await?.ok()
-    })
-    .await
-    .unwrap();
+    connected(&proxied).await;
     (cluster, direct, proxied, proxy)
 }
 
