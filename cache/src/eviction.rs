@@ -33,8 +33,10 @@ pub struct InformerTotals {
     pub informers: usize,
     /// Objects in memory.
     pub objects: usize,
-    /// Their bytes, estimated from their lengths.
+    /// Their bytes and those of their recent changes, estimated from their lengths.
     pub bytes: usize,
+    /// Open watches.
+    pub watchers: usize,
 }
 
 impl Fleet {
@@ -107,6 +109,7 @@ impl Fleet {
             totals.informers += 1;
             totals.objects += objects;
             totals.bytes += bytes;
+            totals.watchers += informer.history().watchers();
         }
         totals
     }
@@ -116,11 +119,14 @@ impl Fleet {
         // Readers and reflectors go on meanwhile: idleness and size are looked at once, or the order would be none and
         // the sum not that of its parts.
         let config = self.config();
-        let looked_at = self.all().into_iter().map(|(informers, informer)| Running {
-            policy: config.policy(&informer.gvr),
-            idle: informer.idle_for(),
-            bytes: informer.size().1 as u64,
-            stop: move |reason| informers.stop(&informer, reason),
+        let looked_at = self.all().into_iter().map(|(informers, informer)| {
+            informer.history().trim();
+            Running {
+                policy: config.policy(&informer.gvr),
+                idle: informer.idle_for(),
+                bytes: informer.size().1 as u64,
+                stop: move |reason| informers.stop(&informer, reason),
+            }
         });
         for (running, reason) in to_stop(looked_at.collect(), &config) {
             (running.stop)(reason);

@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use crate::connection::InformerShard;
 use crate::floor::Floor;
 use crate::gvr::Gvr;
+use crate::history::History;
 use crate::resource_version::ResourceVersion;
 use crate::store::Snapshot;
 
@@ -41,6 +42,7 @@ pub struct Informer {
     /// What it keeps.
     pub gvr: Gvr,
     floor: Arc<Floor>,
+    history: History,
     questions: Questions,
     published: watch::Sender<Published>,
     started: Instant,
@@ -112,6 +114,7 @@ impl Informer {
     pub(crate) fn new(gvr: Gvr, floor: Arc<Floor>, stop: CancellationToken) -> Self {
         Self {
             gvr,
+            history: History::new(Arc::clone(&floor)),
             floor,
             questions: Questions::default(),
             published: watch::Sender::new(Published::default()),
@@ -279,7 +282,11 @@ impl Informer {
         let _ = reached.await;
     }
 
-    fn current(&self, generation: u64, scope: Scope) -> Result<Arc<Snapshot>, NotServable> {
+    pub(crate) fn current(
+        &self,
+        generation: u64,
+        scope: Scope,
+    ) -> Result<Arc<Snapshot>, NotServable> {
         let published = self.published.borrow();
         if published.generation != generation {
             return Err(NotServable::NotSynced);
@@ -312,13 +319,13 @@ impl Informer {
         snapshot.map(|snapshot| snapshot.resource_version)
     }
 
-    /// Objects and bytes held, readable or not.
+    /// Objects held, readable or not, and the bytes of them and of their recent changes.
     pub fn size(&self) -> (usize, usize) {
         let published = self.published.borrow();
-        published
-            .snapshot
-            .as_ref()
-            .map_or((0, 0), |snapshot| (snapshot.len(), snapshot.bytes()))
+        let snapshot = published.snapshot.as_ref();
+        let (objects, bytes) =
+            snapshot.map_or((0, 0), |snapshot| (snapshot.len(), snapshot.bytes()));
+        (objects, bytes + self.history.bytes())
     }
 
     /// Whether an object of that key is held, readable or not.
@@ -330,8 +337,11 @@ impl Informer {
             .is_some_and(|snapshot| snapshot.get(key).is_some())
     }
 
-    /// Time since the last read, or since the start.
+    /// Time since the last read, or since the start; none while a watch is open.
     pub fn idle_for(&self) -> Duration {
+        if self.history.watchers() > 0 {
+            return Duration::ZERO;
+        }
         let last = Duration::from_millis(self.last_read.load(Ordering::Relaxed));
         self.started.elapsed().saturating_sub(last)
     }
@@ -344,6 +354,11 @@ impl Informer {
     /// The floor of its storage.
     pub(crate) fn floor(&self) -> &Arc<Floor> {
         &self.floor
+    }
+
+    /// Its recent changes.
+    pub(crate) fn history(&self) -> &History {
+        &self.history
     }
 
     /// What its readers ask.
@@ -364,6 +379,7 @@ impl Informer {
             namespaced,
             snapshot: Some(snapshot),
         });
+        self.history.set_silent(false);
     }
 
     /// Keeps what is held, but for no reader, until the next publish.
@@ -375,12 +391,14 @@ impl Informer {
         }
         self.published
             .send_if_modified(|published| std::mem::take(&mut published.generation) != 0);
+        self.history.set_silent(true);
     }
 
     /// Drops what is held.
     pub(crate) fn clear(&self) {
         self.shard.store(None);
         self.published.send_replace(Published::default());
+        self.history.end();
     }
 
     /// The server was heard on this informer's stream.
@@ -400,7 +418,7 @@ impl Informer {
         self.shard.store(Some(shard));
     }
 
-    fn touch(&self) {
+    pub(crate) fn touch(&self) {
         let now = self.started.elapsed().as_millis();
         self.last_read
             .store(u64::try_from(now).unwrap_or(u64::MAX), Ordering::Relaxed);

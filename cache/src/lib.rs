@@ -16,6 +16,7 @@
 //! - No read with resourceVersion unset is served below the floor of its storage.
 
 pub mod backoff;
+pub mod bookmark;
 pub mod cluster_accessor;
 pub mod cluster_cache;
 pub mod cluster_config;
@@ -30,6 +31,7 @@ pub mod fields;
 pub mod floor;
 pub mod frame;
 pub mod gvr;
+pub mod history;
 pub mod informer;
 pub mod informers;
 pub mod kubeconfig;
@@ -43,3 +45,4 @@ pub mod told_list;
 #[cfg(test)]
 mod turns;
 pub mod upstream;
+pub mod watcher;

@@ -3,6 +3,7 @@
 //! A write makes a new map that shares all but a path with the old one, so readers keep what they have at no cost and
 //! the writer waits for nobody.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,8 +17,12 @@ use crate::object::ObjectMeta;
 use crate::resource_version::ResourceVersion;
 
 mod between;
+mod change;
+mod initial_events;
 mod snapshot;
 
+pub use change::{Change, EventType, Unreadable};
+pub use initial_events::InitialEvents;
 pub use snapshot::{ListBody, Snapshot};
 
 /// Memory of an element beside its object's bytes: the map's entry, the key twice counted, and the allocations.
@@ -36,6 +41,8 @@ pub struct Element {
     pub item: Bytes,
     /// Where its labels stand in `item`; empty where it has none.
     labels: Range<u32>,
+    /// Where its own version stands in `item`, without the quotes.
+    version: Range<u32>,
     /// The values of its kind's own fields; `None` where they cannot be told.
     values: Option<Values>,
 }
@@ -53,12 +60,17 @@ impl Element {
     /// An element from an object's metadata, read from `object`, and its list-item form, which is `object` or its end
     /// behind another beginning. `None` where the version cannot be compared.
     pub fn new(meta: &ObjectMeta<'_>, object: &[u8], item: Bytes) -> Option<Self> {
-        let labels = meta.labels.map_or(0..0, |labels| {
-            let start = labels.get().as_ptr().addr() - object.as_ptr().addr();
+        let place = |text: &str| {
+            let start = text.as_ptr().addr() - object.as_ptr().addr();
             let start = start + item.len() - object.len();
-            start as u32..(start + labels.get().len()) as u32
-        });
+            start as u32..(start + text.len()) as u32
+        };
+        let Cow::Borrowed(version) = meta.resource_version else {
+            return None;
+        };
+        let labels = meta.labels.map_or(0..0, |labels| place(labels.get()));
         Some(Self {
+            version: place(version),
             key: key(&meta.namespace, &meta.name).into(),
             uid: (*meta.uid).into(),
             resource_version: ResourceVersion::parse(&meta.resource_version)?,
@@ -88,6 +100,23 @@ impl Element {
         serde_json::from_slice(&self.item[range]).unwrap_or_default()
     }
 
+    /// Whether it is of that namespace.
+    pub fn is_in(&self, namespace: &str) -> bool {
+        let rest = self.key.strip_prefix(namespace);
+        rest.is_some_and(|rest| rest.starts_with('/'))
+    }
+
+    /// Its list-item form with another version in the place of its own.
+    fn item_at(&self, version: ResourceVersion) -> Bytes {
+        let (before, after) = (
+            &self.item[..self.version.start as usize],
+            &self.item[self.version.end as usize..],
+        );
+        [before, version.to_string().as_bytes(), after]
+            .concat()
+            .into()
+    }
+
     fn bytes(&self) -> usize {
         let values = self.values.as_ref().map_or(0, Values::bytes);
         self.item.len() + self.key.len() + self.uid.len() + values + ELEMENT_OVERHEAD
@@ -99,15 +128,8 @@ impl Element {
 pub enum Event {
     /// An object is there, new or changed.
     Applied(Element),
-    /// An object is gone.
-    Deleted {
-        /// Its key.
-        key: String,
-        /// Its uid.
-        uid: String,
-        /// The version at which it went.
-        resource_version: ResourceVersion,
-    },
+    /// An object is gone: as it was, but with the version at which it went.
+    Deleted(Element),
     /// Nothing happened up to a version.
     Bookmark(ResourceVersion),
 }
@@ -127,58 +149,61 @@ impl Event {
     /// The version of the change.
     pub fn resource_version(&self) -> ResourceVersion {
         match self {
-            Self::Applied(element) => element.resource_version,
-            Self::Deleted {
-                resource_version, ..
-            }
-            | Self::Bookmark(resource_version) => *resource_version,
+            Self::Applied(element) | Self::Deleted(element) => element.resource_version,
+            Self::Bookmark(resource_version) => *resource_version,
         }
     }
 }
 
 impl Store {
-    /// Takes one change.
-    pub fn apply(&mut self, event: Event) {
+    /// Takes one event; the change that it is to an object, if any.
+    pub fn apply(&mut self, event: Event) -> Option<Change> {
         match event {
             Event::Applied(element) => {
                 self.advance_event(element.resource_version);
-                self.insert(element);
+                let element = Arc::new(element);
+                let previous = self.insert(Arc::clone(&element));
+                Some(Change::applied(element, previous))
             }
-            Event::Deleted {
-                key,
-                resource_version,
-                ..
-            } => {
-                self.advance_event(resource_version);
-                self.unstage(&key);
+            Event::Deleted(element) => {
+                self.advance_event(element.resource_version);
+                let previous = self.remove(&element.key)?;
+                Some(Change::deleted(Arc::new(element), previous))
             }
-            Event::Bookmark(resource_version) => self.advance(resource_version),
+            Event::Bookmark(resource_version) => {
+                self.advance(resource_version);
+                None
+            }
         }
     }
 
-    fn insert(&mut self, element: Element) {
+    fn insert(&mut self, element: Arc<Element>) -> Option<Arc<Element>> {
         self.bytes += element.bytes();
         self.unreadable += usize::from(element.values.is_none());
-        if let Some(old) = self
-            .objects
-            .insert(Arc::clone(&element.key), Arc::new(element))
-        {
-            self.bytes -= old.bytes();
-            self.unreadable -= usize::from(old.values.is_none());
-        }
+        let old = self.objects.insert(Arc::clone(&element.key), element)?;
+        self.forget(&old);
+        Some(old)
+    }
+
+    fn remove(&mut self, key: &str) -> Option<Arc<Element>> {
+        let gone = self.objects.remove(key)?;
+        self.forget(&gone);
+        Some(gone)
+    }
+
+    fn forget(&mut self, element: &Element) {
+        self.bytes -= element.bytes();
+        self.unreadable -= usize::from(element.values.is_none());
     }
 
     /// Adds an object of a list that is not complete yet: the version stays.
     pub fn stage(&mut self, element: Element) {
-        self.insert(element);
+        self.insert(Arc::new(element));
     }
 
     /// Removes an object of a list that is not complete yet.
     pub fn unstage(&mut self, key: &str) {
-        if let Some(gone) = self.objects.remove(key) {
-            self.bytes -= gone.bytes();
-            self.unreadable -= usize::from(gone.values.is_none());
-        }
+        self.remove(key);
     }
 
     /// Ends a list: the store is complete at this version.
@@ -256,6 +281,7 @@ mod tests {
             resource_version: ResourceVersion::from_number(rv),
             item: format!(r#"{{"metadata":{{"name":"{name}","namespace":"{namespace}"}}}}"#).into(),
             labels: 0..0,
+            version: 0..0,
             values: Some(Values::default()),
         }
     }
@@ -347,9 +373,7 @@ mod tests {
                     store.apply(Event::Applied(new));
                 } else {
                     model.remove(&key(&namespace, &name));
-                    store.apply(Event::Deleted {
-                        key: key(&namespace, &name), uid: "u".into(), resource_version: ResourceVersion::from_number(rv),
-                    });
+                    store.apply(Event::Deleted(element(&namespace, &name, rv)));
                 }
                 let snapshot = store.snapshot(&envelope);
                 prop_assert_eq!(snapshot.resource_version.get(), rv);

@@ -15,6 +15,8 @@ use crate::query::query_pairs;
 use crate::read_settings::{ReadSettings, UnsetResourceVersion};
 use crate::request_info::{RequestInfo, ResourcePath, Verb};
 
+pub mod watch;
+
 /// A read that may be answered from memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CachedRead {
@@ -61,6 +63,8 @@ pub enum LiveReason {
     Continue,
     /// A custom resource without objects: only the cluster may say that the kind is still served.
     Empty,
+    /// The changes that a watch asks for are not held any more; the cluster may still hold them.
+    History,
     /// The list has more objects than its limit.
     Limit,
     /// The server was not heard for longer than `Cache-Control: max-age` allows.
@@ -95,8 +99,6 @@ pub enum LiveReason {
     Unproven,
     /// An upgrade to another protocol.
     Upgrade,
-    /// A watch.
-    Watch,
 }
 
 impl LiveReason {
@@ -109,6 +111,7 @@ impl LiveReason {
             Self::Configured => "configured",
             Self::Continue => "continue",
             Self::Empty => "empty",
+            Self::History => "history",
             Self::Limit => "limit",
             Self::MaxAge => "max-age",
             Self::Method => "method",
@@ -126,7 +129,6 @@ impl LiveReason {
             Self::Unconfirmed => "unconfirmed",
             Self::Unproven => "unproven",
             Self::Upgrade => "upgrade",
-            Self::Watch => "watch",
         }
     }
 
@@ -147,9 +149,10 @@ impl LiveReason {
             | Self::Representation
             | Self::ResourceVersion
             | Self::Scope
-            | Self::Selector
-            | Self::Watch => "request",
-            Self::Absent | Self::Empty | Self::NotStarted | Self::NotSynced => "miss",
+            | Self::Selector => "request",
+            Self::Absent | Self::Empty | Self::History | Self::NotStarted | Self::NotSynced => {
+                "miss"
+            }
             Self::BelowFloor | Self::MaxAge | Self::Unconfirmed | Self::Unproven => "stale",
         }
     }
@@ -183,13 +186,13 @@ pub fn cacheable<'r>(
     }
     match info.verb {
         Verb::Get | Verb::List => {}
-        Verb::Watch => return Err(LiveReason::Watch),
         Verb::Create
         | Verb::Delete
         | Verb::DeleteCollection
         | Verb::Other
         | Verb::Patch
-        | Verb::Update => {
+        | Verb::Update
+        | Verb::Watch => {
             return Err(LiveReason::Method);
         }
     }
@@ -203,10 +206,23 @@ pub fn cacheable<'r>(
         return Err(LiveReason::CacheControl);
     }
     read.max_age = cache_control.max_age;
-    read.freshness = match (
-        read.freshness,
-        settings.unset_resource_version(&resource.gvr),
-    ) {
+    let unset = settings.unset_resource_version(&resource.gvr);
+    read.freshness = with_cache_control(read.freshness, unset, cache_control)?;
+    let json = negotiate(info.query, headers).ok_or(LiveReason::Representation)?;
+    read.pretty = json.pretty;
+    Ok((resource, read))
+}
+
+/// How new an answer must be where `Cache-Control` and the configuration have their say too.
+///
+/// # Errors
+/// It must be the cluster's own.
+fn with_cache_control(
+    asked: Freshness,
+    unset: UnsetResourceVersion,
+    cache_control: CacheControl,
+) -> Result<Freshness, LiveReason> {
+    Ok(match (asked, unset) {
         (Freshness::Latest, UnsetResourceVersion::Live) => return Err(LiveReason::Configured),
         (Freshness::NotOlderThan(not_older_than), _) if cache_control.no_cache => {
             Freshness::Consistent { not_older_than }
@@ -220,10 +236,7 @@ pub fn cacheable<'r>(
             }
         }
         (freshness, _) => freshness,
-    };
-    let json = negotiate(info.query, headers).ok_or(LiveReason::Representation)?;
-    read.pretty = json.pretty;
-    Ok((resource, read))
+    })
 }
 
 /// What there is of the kind, as a reason where it is nothing.

@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::body::{Body, empty};
 use crate::cache_control::CacheControl;
-use crate::decision::{self, LiveReason};
+use crate::decision::LiveReason;
 use crate::documents::{DocumentAnswer, DocumentRequest};
 use crate::draining;
 use crate::error::{Error, cause};
@@ -190,20 +190,16 @@ impl Handler {
             }
         };
         // 4 from memory?
-        let reason = match decision::cacheable(info, request.headers(), &settings.reads) {
-            Ok((resource, read)) => {
-                let answer = memory::answer(
-                    &cluster,
-                    &connection,
-                    resource,
-                    &read,
-                    settings.reads.on_missing_informer,
-                    settings.request_timeout,
-                );
-                match answer.await? {
-                    Ok(response) => return Ok(hit(response, audit_id, "fleetcache; hit")),
-                    Err(reason) => reason,
-                }
+        let (headers, on_missing) = (request.headers(), settings.reads.on_missing_informer);
+        let answer = memory::answer(&cluster, &connection, info, headers, settings, on_missing);
+        let reason = match answer.await? {
+            Ok(response) => {
+                let response = if info.verb == Verb::Watch {
+                    self.until_draining(response)
+                } else {
+                    response
+                };
+                return Ok(hit(response, audit_id, "fleetcache; hit"));
             }
             Err(reason) => reason,
         };
@@ -295,13 +291,11 @@ impl Handler {
         };
         let answer = live::forward(connection, live, request, &self.parts.tunnels).await;
         drop(permit);
-        let answer = answer.map(|response| {
-            if long_running {
-                response.map(|body| draining::until(&self.parts.draining, body))
-            } else {
-                response
-            }
-        });
+        let answer = if long_running {
+            answer.map(|response| self.until_draining(response))
+        } else {
+            answer
+        };
         match (answer, observation) {
             (Ok(response), Some(observation)) => Ok(observation.answer(response)),
             (Err(error), Some(observation)) if !error.outcome_unknown() => {
@@ -310,6 +304,10 @@ impl Handler {
             }
             (answer, _) => answer,
         }
+    }
+
+    fn until_draining(&self, response: Response<Body>) -> Response<Body> {
+        response.map(|body| draining::until(&self.parts.draining, body))
     }
 
     fn record(
@@ -363,7 +361,7 @@ fn start_informer(cluster: &ClusterAccessor, info: &RequestInfo<'_>, reason: Liv
         return;
     };
     match info.verb {
-        Verb::List if reason == LiveReason::NotStarted => {
+        Verb::List | Verb::Watch if reason == LiveReason::NotStarted => {
             cluster.informers().note_list(&resource.gvr)
         }
         Verb::Get if reason == LiveReason::NotStarted => {

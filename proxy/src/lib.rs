@@ -34,4 +34,5 @@ pub mod state_dir;
 pub mod status;
 pub mod telemetry;
 pub mod upgrade;
+pub mod watch;
 pub mod why;

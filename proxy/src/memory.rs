@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fleetcache_cache::cluster_accessor::ClusterAccessor;
 use fleetcache_cache::connection::Connection;
-use fleetcache_cache::informer::Scope;
+use fleetcache_cache::informer::{Informer, Scope};
 use fleetcache_cache::informers::Lookup;
 use fleetcache_cache::resource_version::ResourceVersion;
 use fleetcache_cache::store::Snapshot;
@@ -14,35 +14,113 @@ use http::{HeaderMap, Response};
 
 use crate::body::Body;
 use crate::cached;
+use crate::decision::watch::CachedWatch;
 use crate::decision::{self, CachedRead, Freshness, LiveReason};
 use crate::error::Error;
+use crate::handler::ClusterSettings;
 use crate::read_settings::{OnMissingInformer, ReadSettings, WhenDisconnected};
-use crate::request_info::{RequestInfo, ResourcePath};
-use crate::status;
+use crate::request_info::{RequestInfo, ResourcePath, Verb};
+use crate::{status, watch};
 
-/// Answers from the kind's informer, or says why it cannot. Where the configuration says so, waits for an informer that
-/// has not synced, `patience` at most.
+/// A request that an informer could answer.
+enum Asked<'r> {
+    Read(&'r ResourcePath<'r>, CachedRead),
+    Watch(&'r ResourcePath<'r>, CachedWatch),
+}
+
+impl<'r> Asked<'r> {
+    fn of(
+        info: &'r RequestInfo<'_>,
+        headers: &HeaderMap,
+        settings: &ReadSettings,
+    ) -> Result<Self, LiveReason> {
+        if info.verb == Verb::Watch {
+            let (resource, watch) = decision::watch::watchable(info, headers, settings)?;
+            return Ok(Self::Watch(resource, watch));
+        }
+        let (resource, read) = decision::cacheable(info, headers, settings)?;
+        Ok(Self::Read(resource, read))
+    }
+
+    fn resource(&self) -> &'r ResourcePath<'r> {
+        match self {
+            Self::Read(resource, _) | Self::Watch(resource, _) => resource,
+        }
+    }
+
+    async fn answer(
+        &self,
+        cluster: &ClusterAccessor,
+        connection: &Connection,
+        settings: &ClusterSettings,
+    ) -> Result<Response<Body>, LiveReason> {
+        match self {
+            Self::Read(resource, read) => from_informer(cluster, connection, resource, read).await,
+            Self::Watch(resource, asked) => {
+                let grace = settings.watch_disconnect_grace;
+                watch::answer(cluster, connection, resource, asked, grace).await
+            }
+        }
+    }
+}
+
+/// Answers from the kind's informer, or says why it cannot. Where `on_missing` says so, waits for an informer that has not
+/// synced, for as long as a request may take.
 ///
 /// # Errors
-/// There is no informer yet, and the configuration says that this is an error.
+/// There is no informer yet, and `on_missing` says that this is an error.
 pub async fn answer(
     cluster: &ClusterAccessor,
     connection: &Connection,
+    info: &RequestInfo<'_>,
+    headers: &HeaderMap,
+    settings: &ClusterSettings,
+    on_missing: OnMissingInformer,
+) -> Result<Result<Response<Body>, LiveReason>, Error> {
+    let asked = match Asked::of(info, headers, &settings.reads) {
+        Ok(asked) => asked,
+        Err(reason) => return Ok(Err(reason)),
+    };
+    let patience = settings.request_timeout;
+    match asked.answer(cluster, connection, settings).await {
+        Err(reason)
+            if waited(
+                cluster,
+                connection,
+                asked.resource(),
+                reason,
+                on_missing,
+                patience,
+            )
+            .await? =>
+        {
+            Ok(asked.answer(cluster, connection, settings).await)
+        }
+        now => Ok(now),
+    }
+}
+
+/// Whether an informer was waited for that was the reason why there was no answer from memory. It may not be there yet.
+///
+/// # Errors
+/// There is no informer yet, and the configuration says that this is an error.
+async fn waited(
+    cluster: &ClusterAccessor,
+    connection: &Connection,
     resource: &ResourcePath<'_>,
-    read: &CachedRead,
+    reason: LiveReason,
     on_missing: OnMissingInformer,
     patience: Duration,
-) -> Result<Result<Response<Body>, LiveReason>, Error> {
-    let now = from_informer(cluster, connection, resource, read).await;
-    let missing = matches!(now, Err(LiveReason::NotStarted | LiveReason::NotSynced));
+) -> Result<bool, Error> {
+    let missing = matches!(reason, LiveReason::NotStarted | LiveReason::NotSynced);
     if !missing || on_missing == OnMissingInformer::Live {
-        return Ok(now);
+        return Ok(false);
     }
     let informers = cluster.informers();
     informers.demand(&resource.gvr);
     let Lookup::Informer(informer) = informers.lookup(&resource.gvr) else {
         // The kind is one that stays live, for a reason of its own.
-        return Ok(from_informer(cluster, connection, resource, read).await);
+        return Ok(true);
     };
     if on_missing == OnMissingInformer::Fail {
         return Err(Error::InformerMissing {
@@ -54,7 +132,7 @@ pub async fn answer(
     let synced = connection.closed().run_until_cancelled(synced);
     // In time, or refused, or the connection is lost: what stands then tells.
     let _ = tokio::time::timeout(patience, synced).await;
-    Ok(from_informer(cluster, connection, resource, read).await)
+    Ok(true)
 }
 
 async fn from_informer(
@@ -64,18 +142,27 @@ async fn from_informer(
     read: &CachedRead,
 ) -> Result<Response<Body>, LiveReason> {
     let informer = decision::informer(cluster.informers().lookup(&resource.gvr))?;
-    let (on, scope) = ((connection.generation, connection.epoch), scope(resource));
-    let snapshot = match read.freshness {
+    let snapshot = snapshot(&informer, connection, scope(resource), read.freshness).await?;
+    let age = young_enough(read.max_age, informer.age())?;
+    cached::answer(resource, read, &snapshot, age).await
+}
+
+/// What an informer holds, where it is new enough.
+pub(crate) async fn snapshot(
+    informer: &Informer,
+    connection: &Connection,
+    scope: Scope,
+    freshness: Freshness,
+) -> Result<Arc<Snapshot>, LiveReason> {
+    let on = (connection.generation, connection.epoch);
+    Ok(match freshness {
         Freshness::Any => informer.read_any(on, scope)?,
         Freshness::Latest => informer.read_latest(on, scope).await?,
         Freshness::NotOlderThan(version) => informer.read_not_older(on, scope, version).await?,
         Freshness::Consistent { not_older_than } => {
-            let snapshot = informer.read_consistent(on, scope).await?;
-            not_older(snapshot, not_older_than)?
+            not_older(informer.read_consistent(on, scope).await?, not_older_than)?
         }
-    };
-    let age = young_enough(read, informer.age())?;
-    cached::answer(resource, read, &snapshot, age).await
+    })
 }
 
 /// Answers with what was known last of a cluster that is not connected, where the configuration says so and the request
@@ -99,7 +186,7 @@ pub async fn last_known(
         Freshness::NotOlderThan(version) => not_older(snapshot, version).ok()?,
         Freshness::Consistent { .. } => return None,
     };
-    let age = young_enough(&read, informer.age()).ok()?;
+    let age = young_enough(read.max_age, informer.age()).ok()?;
     let mut response = cached::answer(resource, &read, &snapshot, age).await.ok()?;
     if let Some(warning) = status::warning_last_known(cluster.name(), lost.at) {
         response.headers_mut().append(WARNING, warning);
@@ -107,7 +194,7 @@ pub async fn last_known(
     Some(response)
 }
 
-fn scope(resource: &ResourcePath<'_>) -> Scope {
+pub(crate) fn scope(resource: &ResourcePath<'_>) -> Scope {
     Scope {
         namespace: resource.namespace.is_some(),
         name: resource.name.is_some(),
@@ -122,8 +209,11 @@ fn not_older(snapshot: Arc<Snapshot>, than: ResourceVersion) -> Result<Arc<Snaps
     }
 }
 
-fn young_enough(read: &CachedRead, age: Duration) -> Result<Duration, LiveReason> {
-    match read.max_age {
+pub(crate) fn young_enough(
+    max_age: Option<Duration>,
+    age: Duration,
+) -> Result<Duration, LiveReason> {
+    match max_age {
         Some(max_age) if age > max_age => Err(LiveReason::MaxAge),
         _ => Ok(age),
     }

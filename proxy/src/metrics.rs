@@ -13,7 +13,6 @@ use fleetcache_cache::eviction::InformerTotals;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
@@ -86,7 +85,6 @@ pub struct Metrics {
     live: Family<ReasonLabels, Counter>,
     fast_fails: Family<ReasonLabels, Counter>,
     upstream_requests: Family<VerbLabels, Counter>,
-    watchers: Gauge,
     resources: Resources,
 }
 
@@ -98,7 +96,6 @@ impl Default for Metrics {
             live: Family::default(),
             fast_fails: Family::default(),
             upstream_requests: Family::default(),
-            watchers: Gauge::default(),
             resources: Resources::default(),
         }
     }
@@ -151,12 +148,6 @@ impl Metrics {
             .inc();
     }
 
-    /// A watch is served from memory until the guard is dropped.
-    pub fn watcher(&self) -> Watcher {
-        self.watchers.inc();
-        Watcher(self.watchers.clone())
-    }
-
     fn register(&self, registry: &mut Registry) {
         registry.register(
             "request",
@@ -183,21 +174,6 @@ impl Metrics {
             "Requests of clients sent to clusters",
             self.upstream_requests.clone(),
         );
-        registry.register(
-            "watchers",
-            "Open watches served from memory",
-            self.watchers.clone(),
-        );
-    }
-}
-
-/// One open watch, for as long as it lives.
-#[derive(Debug)]
-pub struct Watcher(Gauge);
-
-impl Drop for Watcher {
-    fn drop(&mut self) {
-        self.0.dec();
     }
 }
 
@@ -281,12 +257,11 @@ mod tests {
         metrics.live("request");
         metrics.fast_fail("ClusterNotConnected");
         metrics.upstream_request("create");
-        let (one, other) = (metrics.watcher(), metrics.watcher());
-        drop(one);
         let totals = InformerTotals {
             informers: 3,
             objects: 10_000,
             bytes: 109_000_000,
+            watchers: 1,
         };
         let text = Scrape::without_clusters(&metrics, Box::new(move || totals)).text();
         for line in [
@@ -315,6 +290,5 @@ mod tests {
                 "{line} is missing in\n{text}"
             );
         }
-        drop(other);
     }
 }

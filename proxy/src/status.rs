@@ -5,7 +5,9 @@
 
 use std::time::{Duration, SystemTime};
 
+use bytes::Bytes;
 use fleetcache_cache::cluster_accessor::{NotConnected, NotConnectedReason};
+use fleetcache_cache::resource_version::ResourceVersion;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use serde::Serialize;
@@ -60,6 +62,14 @@ pub fn warning_last_known(cluster: &str, lost_at: SystemTime) -> Option<HeaderVa
     quote(&format!(
         "cluster {cluster:?} is not connected since {since:.0}; this is its last known state, which may be stale"
     ))
+}
+
+/// The event that ends a watch whose version is from before what is known; newer ones begin at `from`.
+pub fn too_old_event(asked: ResourceVersion, from: ResourceVersion) -> Bytes {
+    format!(
+        "{{\"type\":\"ERROR\",\"object\":{{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"metadata\":{{}},\"status\":\"Failure\",\"message\":\"too old resource version: {asked} ({from})\",\"reason\":\"Expired\",\"code\":410}}}}\n"
+    )
+    .into()
 }
 
 fn quote(text: &str) -> Option<HeaderValue> {

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cache_control::CacheControl;
 use crate::clusters::FEW;
-use crate::decision::{self, LiveReason};
+use crate::decision::LiveReason;
 use crate::documents::DocumentRequest;
 use crate::error::{Error, cause};
 use crate::handler::{ClusterSettings, impersonates};
@@ -239,18 +239,14 @@ pub async fn explain(clusters: &ClusterCache, limits: &Limits, question: &Questi
             informer: None,
         };
     }
-    let outcome = match decision::cacheable(&info, headers, &settings.reads) {
-        Ok((resource, read)) => {
-            // Its answer is made as it is read, and nobody reads it. Whatever is configured: nothing is to start.
-            let on_missing = OnMissingInformer::Live;
-            let patience = settings.request_timeout;
-            let answer =
-                memory::answer(&cluster, &connection, resource, &read, on_missing, patience).await;
-            // An error only where one is configured.
-            answer.unwrap_or(Err(LiveReason::NotSynced)).map(drop)
-        }
-        Err(reason) => Err(reason),
-    };
+    // Its answer is made as it is read, and nobody reads it. Whatever is configured: nothing is to start.
+    let on_missing = OnMissingInformer::Live;
+    let outcome = memory::answer(&cluster, &connection, &info, headers, settings, on_missing);
+    // An error only where one is configured.
+    let outcome = outcome
+        .await
+        .unwrap_or(Err(LiveReason::NotSynced))
+        .map(drop);
     let informer = info.resource.as_ref();
     let informer = informer.map(|resource| informer_state(&cluster, &connection, resource));
     let (answer, reason, mut sentence) = match outcome {

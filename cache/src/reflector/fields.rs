@@ -77,8 +77,12 @@ impl Reflector {
         let envelope = self.envelope()?;
         let fields = envelope.fields().metadata_only();
         let envelope = Envelope::clone(envelope).with_fields(fields);
-        self.kind.envelope = Some(Arc::new(envelope));
-        self.publish(connection)
+        let envelope = Arc::new(envelope);
+        self.kind.envelope = Some(Arc::clone(&envelope));
+        self.publish(connection)?;
+        // Some may have selected by what is no field.
+        self.informer.history().interrupt(envelope);
+        Ok(())
     }
 }
 

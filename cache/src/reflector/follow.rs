@@ -113,8 +113,8 @@ impl Reflector {
             }
             if let Some(through) = probe.settle(&self.store) {
                 self.attested = through;
-                self.store.apply(Event::Bookmark(through));
-                self.publish(connection)?;
+                let bookmark = Event::Bookmark(through);
+                self.apply(connection, vec![WatchEvent::Change(bookmark)])?;
             }
         }
     }
@@ -188,30 +188,41 @@ impl Reflector {
         batch: Vec<WatchEvent>,
     ) -> Result<(), ReflectorError> {
         let mut deleted = Vec::new();
+        let mut changes = Vec::new();
         for event in batch {
+            let held = self.store.resource_version();
             let event = match event {
                 WatchEvent::Change(event) => event,
-                WatchEvent::InitialEventsEnd(resource_version) => Event::Bookmark(resource_version),
+                // A second watch may have been told more by then: its bookmark and this one crossed.
+                WatchEvent::Bookmark {
+                    resource_version: at,
+                    ..
+                } if at < held && at < self.attested => continue,
+                WatchEvent::Bookmark {
+                    resource_version,
+                    form,
+                    ends_initial_events,
+                } => {
+                    if let Some(form) = form {
+                        let history = self.informer.history();
+                        history.learn_bookmark(form, ends_initial_events);
+                    }
+                    Event::Bookmark(resource_version)
+                }
             };
             let at = event.resource_version();
-            if at < self.store.resource_version() {
-                // A second watch may have been told more by then: its bookmark and this one crossed. An event may not.
-                if matches!(event, Event::Bookmark(_)) && at < self.attested {
-                    continue;
-                }
+            // Each version is one change: a second one of the same would be lost on those who watch from it.
+            if at < held || (at == held && !matches!(event, Event::Bookmark(_))) {
                 return Err(ReflectorError::OutOfOrder);
             }
-            if let Event::Deleted {
-                uid,
-                resource_version,
-                ..
-            } = &event
-            {
-                deleted.push((uid.clone(), *resource_version));
+            if let Event::Deleted(element) = &event {
+                deleted.push((element.uid.clone(), at));
             }
-            self.store.apply(event);
+            changes.extend(self.store.apply(event));
         }
         self.publish(connection)?;
+        let through = self.store.resource_version();
+        self.informer.history().append(changes.into_iter(), through);
         // After the publish: a reader that no longer finds the uid in the floor must find it gone in the snapshot.
         for (uid, at) in deleted {
             self.informer.floor().deleted(self.epoch, &uid, at);

@@ -60,12 +60,23 @@ impl Reflector {
             for event in events.by_ref() {
                 match event {
                     WatchEvent::Change(Event::Applied(element)) => store.stage(element),
-                    WatchEvent::Change(Event::Deleted { key, .. }) => store.unstage(&key),
-                    WatchEvent::Change(Event::Bookmark(_)) => {
+                    WatchEvent::Change(Event::Deleted(element)) => store.unstage(&element.key),
+                    WatchEvent::Change(Event::Bookmark(_))
+                    | WatchEvent::Bookmark {
+                        ends_initial_events: false,
+                        ..
+                    } => {
                         self.settings.page_lists();
                         return Ok(State::List { from });
                     }
-                    WatchEvent::InitialEventsEnd(resource_version) => {
+                    WatchEvent::Bookmark {
+                        resource_version,
+                        form,
+                        ..
+                    } => {
+                        if let Some(form) = form {
+                            self.informer.history().learn_bookmark(form, true);
+                        }
                         store.complete(resource_version);
                         self.swap(connection, store)?;
                         let rest: Vec<WatchEvent> = events.collect();
@@ -142,9 +153,10 @@ impl Reflector {
         // Readers get the new state before the floor forgets what is gone.
         let on = (connection.generation, connection.epoch);
         self.informer.publish(on, self.kind.namespaced, snapshot);
+        let (at, envelope) = (store.resource_version(), Arc::clone(self.envelope()?));
+        self.informer.history().begin(self.epoch, at, envelope);
         // After the publish, which lets go of the old snapshot: the old store is the last to hold its objects.
         std::mem::replace(&mut self.store, store).retire();
-        let at = self.store.resource_version();
         self.informer.floor().replaced(self.epoch, at);
         self.backoff.reset();
         Ok(())

@@ -22,7 +22,7 @@ use crate::envelope::Envelope;
 use crate::informer::{Asked, Informer};
 use crate::informers::Settings;
 use crate::resource_version::ResourceVersion;
-use crate::store::{Event, Store};
+use crate::store::Store;
 
 /// Readers wait no longer for an answer.
 const QUESTION_TIMEOUT: Duration = Duration::from_secs(3);
@@ -265,23 +265,31 @@ async fn attested(
     let mut last_event = from;
     while let Some(batch) = stream.next_batch().await? {
         for event in batch {
-            let WatchEvent::Change(event) = event else {
-                return Err(ReflectorError::UnknownEvent);
-            };
-            let at = event.resource_version();
-            if at < last_event {
-                return Err(ReflectorError::OutOfOrder);
-            }
             match event {
-                Event::Bookmark(through) if through >= target => {
-                    return Ok(Attestation {
-                        last_event,
-                        through,
-                    });
+                WatchEvent::Change(event) => {
+                    let at = event.resource_version();
+                    if at < last_event {
+                        return Err(ReflectorError::OutOfOrder);
+                    }
+                    last_event = at;
                 }
-                // A server that lags behind: it may yet get there.
-                Event::Bookmark(_) => {}
-                Event::Applied(_) | Event::Deleted { .. } => last_event = at,
+                WatchEvent::Bookmark {
+                    resource_version: through,
+                    ends_initial_events: false,
+                    ..
+                } => {
+                    if through < last_event {
+                        return Err(ReflectorError::OutOfOrder);
+                    }
+                    // Else a server that lags behind: it may yet get there.
+                    if through >= target {
+                        return Ok(Attestation {
+                            last_event,
+                            through,
+                        });
+                    }
+                }
+                WatchEvent::Bookmark { .. } => return Err(ReflectorError::UnknownEvent),
             }
         }
     }

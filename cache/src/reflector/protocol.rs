@@ -1,18 +1,26 @@
 //! From the lines of a watch to events.
 
+use crate::bookmark::{BookmarkForm, INITIAL_EVENTS_END};
 use crate::envelope::Envelope;
 use crate::object::{ObjectHead, StatusHead, WatchFrame};
 use crate::reflector::ReflectorError;
 use crate::resource_version::ResourceVersion;
-use crate::store::{Element, Event, key};
+use crate::store::{Element, Event};
 
 /// What a line of a watch says.
 #[derive(Debug)]
 pub(crate) enum WatchEvent {
-    /// A change, or a plain bookmark.
+    /// A change of an object.
     Change(Event),
-    /// The bookmark that ends the initial events of a streaming list.
-    InitialEventsEnd(ResourceVersion),
+    /// A bookmark.
+    Bookmark {
+        /// Its version.
+        resource_version: ResourceVersion,
+        /// How the server writes bookmarks of the kind; `None` where it cannot be told.
+        form: Option<BookmarkForm>,
+        /// Whether it ends the initial events of a streaming list.
+        ends_initial_events: bool,
+    },
 }
 
 /// Reads one line of a watch.
@@ -34,27 +42,22 @@ pub(crate) fn event(envelope: &Envelope, line: &[u8]) -> Result<WatchEvent, Refl
     let resource_version = ResourceVersion::parse(&head.metadata.resource_version)
         .ok_or(ReflectorError::NoResourceVersion)?;
     Ok(match &*frame.event_type {
-        "ADDED" | "MODIFIED" => {
+        event_type @ ("ADDED" | "MODIFIED" | "DELETED") => {
             let element = Element::new(&head.metadata, object, envelope.item_from_object(object)?)
                 .ok_or(ReflectorError::NoResourceVersion)?;
-            WatchEvent::Change(Event::Applied(
-                element.with_values(envelope.fields(), object),
-            ))
+            WatchEvent::Change(match event_type {
+                "DELETED" => Event::Deleted(element),
+                _ => Event::Applied(element.with_values(envelope.fields(), object)),
+            })
         }
-        "DELETED" => WatchEvent::Change(Event::Deleted {
-            key: key(&head.metadata.namespace, &head.metadata.name),
-            uid: head.metadata.uid.into_owned(),
-            resource_version,
-        }),
         "BOOKMARK" => {
-            let annotations = head
-                .metadata
-                .annotations
-                .map_or("", |annotations| annotations.get());
-            if annotations.contains(r#""k8s.io/initial-events-end":"true""#) {
-                WatchEvent::InitialEventsEnd(resource_version)
-            } else {
-                WatchEvent::Change(Event::Bookmark(resource_version))
+            let annotations = head.metadata.annotations;
+            let annotations = annotations.map_or("", |annotations| annotations.get());
+            let ends_initial_events = annotations.contains(INITIAL_EVENTS_END);
+            WatchEvent::Bookmark {
+                resource_version,
+                form: BookmarkForm::learn(line, &head.metadata.resource_version),
+                ends_initial_events,
             }
         }
         _ => return Err(ReflectorError::UnknownEvent),
@@ -87,11 +90,15 @@ mod tests {
     #[test]
     fn the_end_of_the_initial_events_is_told_from_other_bookmarks() {
         let end = r#"{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"9","annotations":{"k8s.io/initial-events-end":"true"}}}}"#;
-        assert!(matches!(check(end), Ok(WatchEvent::InitialEventsEnd(rv)) if rv.get() == 9));
+        assert!(matches!(
+            check(end),
+            Ok(WatchEvent::Bookmark { resource_version, ends_initial_events: true, .. }) if resource_version.get() == 9
+        ));
         let plain = r#"{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"9"},"spec":{"containers":null}}}"#;
-        assert!(
-            matches!(check(plain), Ok(WatchEvent::Change(Event::Bookmark(rv))) if rv.get() == 9)
-        );
+        assert!(matches!(
+            check(plain),
+            Ok(WatchEvent::Bookmark { resource_version, ends_initial_events: false, .. }) if resource_version.get() == 9
+        ));
     }
 
     #[test]

@@ -162,7 +162,6 @@ fn plain_reads_may_come_from_memory() {
 fn what_only_the_server_can_answer_goes_live() {
     use LiveReason::*;
     for (target, expected) in [
-        ("/api/v1/pods?watch=1", Watch),
         ("/api/v1/pods?labelSelector=a%20b", Selector),
         ("/api/v1/pods?fieldSelector=status.phase", Selector),
         ("/api/v1/pods?shardSelector=x", Selector),

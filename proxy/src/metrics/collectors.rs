@@ -115,8 +115,14 @@ impl Collector for TotalsCollector {
         one(
             Kind::Gauge,
             "store_bytes",
-            "Bytes of the objects kept in memory",
+            "Bytes of the objects and of the recent changes kept in memory",
             totals.bytes as u64,
+        )?;
+        one(
+            Kind::Gauge,
+            "watchers",
+            "Open watches served from memory",
+            totals.watchers as u64,
         )?;
         one(
             Kind::Counter,

@@ -41,6 +41,10 @@ pub(super) fn sentence(reason: LiveReason) -> &'static str {
             "It lists a custom resource of which there are no objects, and only the cluster may say that the kind is still \
              served. Nothing is wrong."
         }
+        LiveReason::History => {
+            "The changes that it asks for are older than what memory keeps (five minutes, or 32 MiB of a kind); the cluster may \
+             still have them. Nothing is wrong: a client that stays away for so long is served by the cluster once."
+        }
         LiveReason::Limit => {
             "The list has more objects than its limit, and pages are the cluster's own. Leave the limit out or raise it."
         }
@@ -91,7 +95,6 @@ pub(super) fn sentence(reason: LiveReason) -> &'static str {
         LiveReason::Upgrade => {
             "It leaves HTTP for another protocol (exec, attach, port-forward), which leads to the cluster."
         }
-        LiveReason::Watch => "It is a watch, and watches are the cluster's own so far.",
     }
 }
 

@@ -1,0 +1,88 @@
+//! How a server writes the bookmarks of a kind: learned from its own, since an encoder may write required fields even of an
+//! object that has none of them.
+
+use bytes::Bytes;
+
+use crate::resource_version::ResourceVersion;
+
+/// The annotation of the bookmark that ends the initial events of a watch (KEP-3157).
+pub(crate) const INITIAL_EVENTS_END: &str = r#""k8s.io/initial-events-end":"true""#;
+
+/// The line of a bookmark, but for its version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BookmarkForm {
+    before: String,
+    after: String,
+}
+
+impl BookmarkForm {
+    /// From a line of a watch, without its newline, and the version in it. `None` where the place of the version cannot be
+    /// told.
+    pub(crate) fn learn(line: &[u8], version: &str) -> Option<Self> {
+        let line = std::str::from_utf8(line).ok()?;
+        let version = format!(r#""resourceVersion":"{version}""#);
+        let (before, after) = line.split_once(&version)?;
+        (!after.contains(&version)).then(|| Self {
+            before: format!(r#"{before}"resourceVersion":""#),
+            after: format!("\"{after}\n"),
+        })
+    }
+
+    /// The same bookmark without the annotation that ends the initial events; `None` where it has others beside it.
+    pub(crate) fn plain(&self) -> Option<Self> {
+        let annotations = format!(r#""annotations":{{{INITIAL_EVENTS_END}}}"#);
+        // Built-in kinds have their annotations behind the version, custom resources before.
+        let (first, last) = (format!("{annotations},"), format!(",{annotations}"));
+        let plain = Self {
+            before: self.before.replace(&first, ""),
+            after: self.after.replace(&last, ""),
+        };
+        let is_plain =
+            !plain.before.contains("annotations") && !plain.after.contains("annotations");
+        is_plain.then_some(plain)
+    }
+
+    /// The line at a version, newline included.
+    pub fn at(&self, version: ResourceVersion) -> Bytes {
+        format!("{}{version}{}", self.before, self.after).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bookmarks_are_written_as_the_server_writes_them() {
+        for (end, plain) in [
+            (
+                r#"{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"9","annotations":{"k8s.io/initial-events-end":"true"}},"spec":{"containers":null},"status":{}}}"#,
+                r#"{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"12"},"spec":{"containers":null},"status":{}}}"#,
+            ),
+            (
+                r#"{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"9","creationTimestamp":null,"annotations":{"k8s.io/initial-events-end":"true"}}}}"#,
+                r#"{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"12","creationTimestamp":null}}}"#,
+            ),
+            (
+                r#"{"type":"BOOKMARK","object":{"apiVersion":"ex.io/v1","kind":"W","metadata":{"annotations":{"k8s.io/initial-events-end":"true"},"resourceVersion":"9"}}}"#,
+                r#"{"type":"BOOKMARK","object":{"apiVersion":"ex.io/v1","kind":"W","metadata":{"resourceVersion":"12"}}}"#,
+            ),
+        ] {
+            let form = BookmarkForm::learn(end.as_bytes(), "9").unwrap();
+            let version = ResourceVersion::from_number(12);
+            let expected = end.replace("\"9\"", "\"12\"") + "\n";
+            assert_eq!(form.at(version), expected);
+            assert_eq!(form.plain().unwrap().at(version), format!("{plain}\n"));
+            let learned = BookmarkForm::learn(plain.as_bytes(), "12");
+            assert_eq!(form.plain(), learned);
+        }
+    }
+
+    #[test]
+    fn a_form_that_is_not_clear_is_not_learned() {
+        let twice = br#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"9"},"spec":{"resourceVersion":"9"}}}"#;
+        assert_eq!(BookmarkForm::learn(twice, "9"), None);
+        let more = br#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"9","annotations":{"a":"b","k8s.io/initial-events-end":"true"}}}}"#;
+        assert_eq!(BookmarkForm::learn(more, "9").unwrap().plain(), None);
+    }
+}

@@ -1,0 +1,318 @@
+//! The recent changes of one kind, for any number of watchers.
+//!
+//! Changes are appended by the kind's reflector alone, in the order of their versions. A watcher holds nothing but its place
+//! among them ([`crate::watcher`]), so what watchers cost does not grow with how slow they are: who is so slow that its place
+//! is gone, has ended.
+//!
+//! ```text
+//!      since                        through
+//!        │  change  change  change     │
+//!   ─────┴────┬───────┬───────┬────────┴───►  versions
+//!             first           └ newest
+//! ```
+//! All changes between `since` and `through` are held. A **run** is what one list began: a relist may have skipped changes, and
+//! a new epoch knows nothing of the old versions, so both begin another run, and watchers of the one before have ended.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::bookmark::BookmarkForm;
+use crate::envelope::Envelope;
+use crate::floor::Floor;
+use crate::resource_version::ResourceVersion;
+use crate::store::Change;
+
+/// Bytes of changes that are held, whatever their age.
+const MOST_BYTES: usize = 32 << 20;
+
+/// Changes older than this are let go. A client that comes back later than this has to ask the server.
+const MOST_AGE: Duration = Duration::from_secs(300);
+
+/// The recent changes of one kind.
+#[derive(Debug)]
+pub(crate) struct History {
+    floor: Arc<Floor>,
+    /// Held for a few look-ups, never across an await.
+    state: Mutex<State>,
+    moved: watch::Sender<()>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Counts the runs; none is under way where `envelope` is `None`.
+    run: u64,
+    epoch: u64,
+    envelope: Option<Arc<Envelope>>,
+    changes: VecDeque<Kept>,
+    bytes: usize,
+    /// How many changes of this run were let go: the number of the first that is held.
+    gone: u64,
+    since: ResourceVersion,
+    through: ResourceVersion,
+    /// Versions below it are of another run.
+    expired_below: ResourceVersion,
+    /// The highest version of former epochs.
+    former: ResourceVersion,
+    /// Since when what the server does is not known.
+    silent_since: Option<Instant>,
+    bookmarks: Bookmarks,
+    watchers: usize,
+}
+
+#[derive(Debug)]
+struct Kept {
+    change: Arc<Change>,
+    at: Instant,
+}
+
+/// How the server writes bookmarks of the kind, as far as it has shown.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Bookmarks {
+    /// The plain one.
+    pub(crate) plain: Option<BookmarkForm>,
+    /// The one that ends the initial events: a server without streaming lists has none.
+    pub(crate) initial_events_end: Option<BookmarkForm>,
+}
+
+/// Why a watch cannot begin at a version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CannotBegin {
+    /// The version is of another run: what happened since is not known. Versions from this one on are.
+    Expired(ResourceVersion),
+    /// The changes after it were let go; the server may still hold them.
+    TooOld,
+    /// Nothing is held.
+    NotSynced,
+}
+
+/// Where a watcher stands.
+#[derive(Debug)]
+pub(crate) struct Place {
+    run: u64,
+    /// The number of the next change to take, in its run.
+    next: u64,
+}
+
+/// Why a watcher has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Over {
+    /// Its run is.
+    Run,
+    /// Its next change was let go.
+    TooSlow,
+}
+
+/// What a watcher finds at its place.
+#[derive(Debug)]
+pub(crate) enum Next {
+    /// A change.
+    Change(Arc<Change>),
+    /// None yet: it has been told of all up to this version, and the server is silent since then, if it is.
+    None(ResourceVersion, Option<Instant>),
+}
+
+impl History {
+    pub(crate) fn new(floor: Arc<Floor>) -> Self {
+        Self {
+            floor,
+            state: Mutex::default(),
+            moved: watch::Sender::new(()),
+        }
+    }
+
+    /// A complete list of this version begins another run.
+    pub(crate) fn begin(&self, epoch: u64, at: ResourceVersion, envelope: Arc<Envelope>) {
+        let mut state = self.state.lock();
+        // The first list of all replaces nothing that anybody could have been told of.
+        if state.run > 0 {
+            state.expired_below = at;
+        }
+        state.run += 1;
+        state.epoch = epoch;
+        state.envelope = Some(envelope);
+        let changes = std::mem::take(&mut state.changes);
+        (state.bytes, state.gone) = (0, 0);
+        (state.since, state.through) = (at, at);
+        state.silent_since = None;
+        drop(state);
+        self.moved.send_replace(());
+        drop(changes);
+    }
+
+    /// All watches end; nothing can be begun before the next list.
+    pub(crate) fn end(&self) {
+        let mut state = self.state.lock();
+        if state.envelope.take().is_some() {
+            state.former = state.former.max(state.through);
+            state.run += 1;
+            let changes = std::mem::take(&mut state.changes);
+            state.bytes = 0;
+            drop(state);
+            self.moved.send_replace(());
+            drop(changes);
+        }
+    }
+
+    /// All watches end; another may begin where they were.
+    pub(crate) fn interrupt(&self, envelope: Arc<Envelope>) {
+        let mut state = self.state.lock();
+        state.run += 1;
+        state.envelope = Some(envelope);
+        drop(state);
+        self.moved.send_replace(());
+    }
+
+    /// Takes the changes up to a version. Whoever reads with resourceVersion unset must be able to see them already.
+    pub(crate) fn append(
+        &self,
+        changes: impl ExactSizeIterator<Item = Change>,
+        through: ResourceVersion,
+    ) {
+        let told = changes.len() > 0;
+        let now = Instant::now();
+        let mut state = self.state.lock();
+        for change in changes {
+            state.bytes += change.bytes();
+            state.changes.push_back(Kept {
+                change: Arc::new(change),
+                at: now,
+            });
+        }
+        state.through = state.through.max(through);
+        let gone = state.let_go(now);
+        // Before any watcher can take them: nobody shall read what is older than what another was told.
+        if let Some(newest) = state.changes.back().filter(|_| told && state.watchers > 0) {
+            self.floor
+                .raise(state.epoch, newest.change.resource_version());
+        }
+        drop(state);
+        if told {
+            self.moved.send_replace(());
+        }
+        drop(gone);
+    }
+
+    /// The server is not heard, or heard again.
+    pub(crate) fn set_silent(&self, silent: bool) {
+        let mut state = self.state.lock();
+        if silent != state.silent_since.is_some() {
+            state.silent_since = silent.then(Instant::now);
+            drop(state);
+            self.moved.send_replace(());
+        }
+    }
+
+    /// The server has shown how it writes a bookmark.
+    pub(crate) fn learn_bookmark(&self, form: BookmarkForm, ends_initial_events: bool) {
+        let mut state = self.state.lock();
+        if ends_initial_events {
+            state.bookmarks.plain = form.plain().or_else(|| state.bookmarks.plain.take());
+            state.bookmarks.initial_events_end = Some(form);
+        } else {
+            state.bookmarks.plain = Some(form);
+        }
+    }
+
+    pub(crate) fn bookmarks(&self) -> Bookmarks {
+        self.state.lock().bookmarks.clone()
+    }
+
+    /// Lets go of what is too old.
+    pub(crate) fn trim(&self) {
+        let gone = self.state.lock().let_go(Instant::now());
+        drop(gone);
+    }
+
+    /// Memory of the changes, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.state.lock().bytes
+    }
+
+    pub(crate) fn watchers(&self) -> usize {
+        self.state.lock().watchers
+    }
+
+    /// Fires at each change, and at the end of a run.
+    pub(crate) fn moved(&self) -> watch::Receiver<()> {
+        self.moved.subscribe()
+    }
+
+    /// A watcher begins with the changes above a version, or with those that are yet to come, and is counted until
+    /// [`Self::leave`].
+    pub(crate) fn enter(
+        &self,
+        after: Option<ResourceVersion>,
+    ) -> Result<(Place, Arc<Envelope>), CannotBegin> {
+        let mut state = self.state.lock();
+        let envelope = state.envelope.clone().ok_or(CannotBegin::NotSynced)?;
+        let held = state.changes.len();
+        let at = match after {
+            None => held,
+            // A former epoch's: it tells nothing about this one, though it may be reached one day.
+            Some(after) if after < state.expired_below || state.is_former(after) => {
+                return Err(CannotBegin::Expired(state.expired_below));
+            }
+            Some(after) if after < state.since => return Err(CannotBegin::TooOld),
+            Some(after) => state
+                .changes
+                .partition_point(|kept| kept.change.resource_version() <= after),
+        };
+        if let Some(newest) = state.changes.back().filter(|_| at < held) {
+            self.floor
+                .raise(state.epoch, newest.change.resource_version());
+        }
+        state.watchers += 1;
+        let place = Place {
+            run: state.run,
+            next: state.gone + at as u64,
+        };
+        Ok((place, envelope))
+    }
+
+    /// The counterpart of [`Self::enter`].
+    pub(crate) fn leave(&self) {
+        self.state.lock().watchers -= 1;
+    }
+
+    /// What a watcher finds next.
+    pub(crate) fn next(&self, place: &mut Place) -> Result<Next, Over> {
+        let state = self.state.lock();
+        if place.run != state.run {
+            return Err(Over::Run);
+        }
+        let at = place.next.checked_sub(state.gone).ok_or(Over::TooSlow)?;
+        let at = usize::try_from(at).map_err(|_| Over::TooSlow)?;
+        Ok(match state.changes.get(at) {
+            Some(kept) => {
+                place.next += 1;
+                Next::Change(Arc::clone(&kept.change))
+            }
+            None => Next::None(state.through, state.silent_since),
+        })
+    }
+}
+
+impl State {
+    fn is_former(&self, version: ResourceVersion) -> bool {
+        version > self.through && version <= self.former
+    }
+
+    /// Takes out what is too old or too much, to be dropped where nobody waits.
+    fn let_go(&mut self, now: Instant) -> Vec<Kept> {
+        let mut gone = Vec::new();
+        while let Some(first) = self.changes.front()
+            && (self.bytes > MOST_BYTES || now.duration_since(first.at) > MOST_AGE)
+        {
+            self.bytes -= first.change.bytes();
+            self.since = first.change.resource_version();
+            self.gone += 1;
+            gone.extend(self.changes.pop_front());
+        }
+        gone
+    }
+}

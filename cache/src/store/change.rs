@@ -1,0 +1,218 @@
+//! A change of one object, and the line of a watch that tells a watcher of it.
+//!
+//! Whoever selects, is told what the change is to their selection: an object that leaves it is DELETED, as it was before but
+//! with the version of the change; one that enters it is ADDED.
+
+use std::sync::{Arc, OnceLock};
+
+use bytes::{Bytes, BytesMut};
+
+use super::Element;
+use crate::envelope::Envelope;
+use crate::resource_version::ResourceVersion;
+use crate::selector::BoundSelector;
+
+/// Memory of a change beside the bytes of its objects and its line.
+const CHANGE_OVERHEAD: usize = 150;
+
+/// What a watch calls a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventType {
+    /// The object was not there before.
+    Added,
+    /// It was.
+    Modified,
+    /// It is gone.
+    Deleted,
+}
+
+impl EventType {
+    /// As it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Added => "ADDED",
+            Self::Modified => "MODIFIED",
+            Self::Deleted => "DELETED",
+        }
+    }
+}
+
+/// Why a watcher cannot be told of a change: its selector asks for a field whose value cannot be read from the object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unreadable;
+
+/// A change of one object.
+#[derive(Debug)]
+pub struct Change {
+    event_type: EventType,
+    /// The object after it, or as the server sent it for the last time.
+    element: Arc<Element>,
+    previous: Option<Arc<Element>>,
+    /// The line for whoever selects everything: made by the first watcher that takes it, sent to all.
+    line: OnceLock<Bytes>,
+}
+
+impl Change {
+    pub(super) fn applied(element: Arc<Element>, previous: Option<Arc<Element>>) -> Self {
+        let event_type = match previous {
+            None => EventType::Added,
+            Some(_) => EventType::Modified,
+        };
+        Self {
+            event_type,
+            element,
+            previous,
+            line: OnceLock::new(),
+        }
+    }
+
+    pub(super) fn deleted(element: Arc<Element>, previous: Arc<Element>) -> Self {
+        Self {
+            event_type: EventType::Deleted,
+            element,
+            previous: Some(previous),
+            line: OnceLock::new(),
+        }
+    }
+
+    /// Its version.
+    pub fn resource_version(&self) -> ResourceVersion {
+        self.element.resource_version
+    }
+
+    /// Memory of it, in bytes, estimated from lengths: its objects, which others may hold too, and its line.
+    pub fn bytes(&self) -> usize {
+        let previous = self.previous.as_ref();
+        let previous = previous.map_or(0, |previous| previous.item.len());
+        2 * self.element.item.len() + previous + CHANGE_OVERHEAD
+    }
+
+    /// The line that tells of it, newline included; `None` where it does not concern who selects these objects.
+    ///
+    /// # Errors
+    /// The selector cannot judge it.
+    pub fn line(
+        &self,
+        envelope: &Envelope,
+        namespace: Option<&str>,
+        selector: &BoundSelector,
+    ) -> Result<Option<Bytes>, Unreadable> {
+        if !namespace.is_none_or(|namespace| self.element.is_in(namespace)) {
+            return Ok(None);
+        }
+        if selector.is_empty() {
+            return Ok(Some(self.whole_line(envelope)));
+        }
+        let selects = |element: &Element| {
+            if element.values.is_none() && selector.reads_values() {
+                return Err(Unreadable);
+            }
+            Ok(selector.matches(element))
+        };
+        let before = self.previous.as_deref().map_or(Ok(false), selects)?;
+        let after = self.event_type != EventType::Deleted && selects(&self.element)?;
+        let event_type = match (before, after) {
+            (false, false) => return Ok(None),
+            (false, true) => EventType::Added,
+            (true, true) => EventType::Modified,
+            (true, false) => EventType::Deleted,
+        };
+        Ok(Some(if event_type == self.event_type {
+            self.whole_line(envelope)
+        } else if let Some(left) = self.previous.as_ref().filter(|_| !after) {
+            event_line(envelope, event_type, &left.item_at(self.resource_version()))
+        } else {
+            event_line(envelope, event_type, &self.element.item)
+        }))
+    }
+
+    fn whole_line(&self, envelope: &Envelope) -> Bytes {
+        let line = || event_line(envelope, self.event_type, &self.element.item);
+        self.line.get_or_init(line).clone()
+    }
+}
+
+fn event_line(envelope: &Envelope, event_type: EventType, item: &Bytes) -> Bytes {
+    let mut line = BytesMut::with_capacity(item.len() + 128);
+    write_event(&mut line, envelope, event_type, item);
+    line.freeze()
+}
+
+/// Writes one line of a watch.
+pub(super) fn write_event(
+    to: &mut BytesMut,
+    envelope: &Envelope,
+    event_type: EventType,
+    item: &Bytes,
+) {
+    to.extend_from_slice(br#"{"type":""#);
+    to.extend_from_slice(event_type.as_str().as_bytes());
+    to.extend_from_slice(br#"","object":"#);
+    let [prefix, object, _] = envelope.object_from_item(item);
+    to.extend_from_slice(&prefix);
+    to.extend_from_slice(&object);
+    to.extend_from_slice(b"}\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::ObjectHead;
+    use crate::selector::Selector;
+
+    fn envelope() -> Envelope {
+        let list = "{\"kind\":\"PodList\",\"apiVersion\":\"v1\",\"metadata\":{\"resourceVersion\":\"5\"},\"items\":[]}\n";
+        Envelope::learn(list.as_bytes(), "Pod").unwrap().envelope
+    }
+
+    fn element(label: &str, version: u64) -> Arc<Element> {
+        let item = format!(
+            r#"{{"metadata":{{"name":"p","namespace":"n","uid":"u","resourceVersion":"{version}","labels":{{"a":"{label}"}}}},"spec":{{"x":"\"resourceVersion\":\"{version}\""}}}}"#
+        );
+        let head = ObjectHead::parse(item.as_bytes()).unwrap();
+        Arc::new(Element::new(&head.metadata, item.as_bytes(), item.clone().into()).unwrap())
+    }
+
+    /// What a watcher of `a=x` is told of an object whose label was, and is.
+    fn told(before: Option<&str>, after: Option<&str>) -> Option<String> {
+        let previous = before.map(|label| element(label, 7));
+        let change = match (previous, after) {
+            (previous, Some(label)) => Change::applied(element(label, 19), previous),
+            (Some(previous), None) => Change::deleted(element(before.unwrap(), 19), previous),
+            (None, None) => unreachable!(),
+        };
+        let envelope = envelope();
+        let selector = Selector::parse("a=x", "").unwrap();
+        let selector = selector.bind(envelope.fields()).unwrap();
+        assert_eq!(change.line(&envelope, Some("m"), &selector), Ok(None));
+        let all = BoundSelector::default();
+        let whole = change.line(&envelope, Some("n"), &all).unwrap().unwrap();
+        let line = change.line(&envelope, None, &selector).unwrap()?;
+        let of_all = |line: &Bytes| line.as_ptr() == whole.as_ptr();
+        let line_type = line.split(|byte| *byte == b'"').nth(3).unwrap();
+        let whole_type = whole.split(|byte| *byte == b'"').nth(3).unwrap();
+        assert_eq!(of_all(&line), line_type == whole_type, "made once");
+        Some(String::from_utf8(line.to_vec()).unwrap())
+    }
+
+    #[test]
+    fn a_change_is_told_as_what_it_is_to_the_selection() {
+        let line = |event_type: &str, label: &str, own: u64, version: u64| {
+            Some(format!(
+                "{{\"type\":\"{event_type}\",\"object\":{{\"kind\":\"Pod\",\"apiVersion\":\"v1\",\"metadata\":{{\"name\":\"p\",\"namespace\":\"n\",\"uid\":\"u\",\"resourceVersion\":\"{version}\",\"labels\":{{\"a\":\"{label}\"}}}},\"spec\":{{\"x\":\"\\\"resourceVersion\\\":\\\"{own}\\\"\"}}}}}}\n"
+            ))
+        };
+        for (before, after, expected) in [
+            (None, Some("x"), line("ADDED", "x", 19, 19)),
+            (None, Some("y"), None),
+            (Some("x"), Some("x"), line("MODIFIED", "x", 19, 19)),
+            (Some("y"), Some("x"), line("ADDED", "x", 19, 19)),
+            (Some("x"), Some("y"), line("DELETED", "x", 7, 19)),
+            (Some("y"), Some("y"), None),
+            (Some("x"), None, line("DELETED", "x", 19, 19)),
+            (Some("y"), None, None),
+        ] {
+            assert_eq!(told(before, after), expected, "{before:?} {after:?}");
+        }
+    }
+}

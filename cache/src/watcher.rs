@@ -1,0 +1,203 @@
+//! One watch of one kind: the state it begins with, then the changes that it selects.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::envelope::Envelope;
+use crate::history::{CannotBegin, Next, Place};
+use crate::informer::{Informer, NotServable, Scope};
+use crate::resource_version::ResourceVersion;
+use crate::selector::BoundSelector;
+use crate::store::{InitialEvents, Snapshot};
+
+/// Changes looked at in one go that the selector does not choose.
+const STEP: usize = 256;
+
+/// A watch. It holds its place among the informer's changes, and no change itself.
+#[derive(Debug)]
+pub struct Watcher {
+    informer: Arc<Informer>,
+    place: Place,
+    envelope: Arc<Envelope>,
+    moved: watch::Receiver<()>,
+    namespace: Option<String>,
+    selector: BoundSelector,
+    initial: Option<InitialEvents>,
+    initial_events_end: Option<Bytes>,
+    /// All up to this version was told, or need not be.
+    told: ResourceVersion,
+    /// The informer is complete through it, and so is what was told.
+    through: ResourceVersion,
+}
+
+/// Why no watch can begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotWatchable {
+    /// The informer cannot be read now.
+    NotServable(NotServable),
+    /// The version is from before another list or another epoch; versions from this one on are not.
+    Expired(ResourceVersion),
+    /// The changes after the version are not held any more.
+    TooOld,
+}
+
+impl From<NotServable> for NotWatchable {
+    fn from(why: NotServable) -> Self {
+        Self::NotServable(why)
+    }
+}
+
+impl From<CannotBegin> for NotWatchable {
+    fn from(why: CannotBegin) -> Self {
+        match why {
+            CannotBegin::Expired(from) => Self::Expired(from),
+            CannotBegin::TooOld => Self::TooOld,
+            CannotBegin::NotSynced => Self::NotServable(NotServable::NotSynced),
+        }
+    }
+}
+
+/// The watch has ended: what it would tell next is not known any more. Its client begins another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended;
+
+/// What a watch has to tell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// Lines, newlines included; perhaps none, where many changes were looked at that are not selected.
+    Lines(Bytes),
+    /// Nothing now. The server is silent since then, if it is.
+    Nothing {
+        /// Since when it is not known what the server does.
+        silent_since: Option<Instant>,
+    },
+}
+
+impl Informer {
+    /// Begins a watch of all changes above a version, or of those that are yet to come; and what is held at this moment or
+    /// later.
+    ///
+    /// # Errors
+    /// Why it cannot begin.
+    pub fn watch(
+        self: &Arc<Self>,
+        generation: u64,
+        scope: Scope,
+        after: Option<ResourceVersion>,
+    ) -> Result<(Watcher, Arc<Snapshot>), NotWatchable> {
+        self.touch();
+        let moved = self.history().moved();
+        let (place, envelope) = self.history().enter(after)?;
+        let watcher = Watcher {
+            informer: Arc::clone(self),
+            place,
+            envelope,
+            moved,
+            namespace: None,
+            selector: BoundSelector::default(),
+            initial: None,
+            initial_events_end: None,
+            told: after.unwrap_or_default(),
+            through: ResourceVersion::default(),
+        };
+        let snapshot = self.current(generation, scope)?;
+        Ok((watcher, snapshot))
+    }
+
+    /// Whether the server is known to stream lists as watches (KEP-3157).
+    pub fn streams_lists(&self) -> bool {
+        self.history().bookmarks().initial_events_end.is_some()
+    }
+}
+
+impl Watcher {
+    /// Of these objects only.
+    #[must_use]
+    pub fn of(mut self, namespace: Option<&str>, selector: BoundSelector) -> Self {
+        self.namespace = namespace.map(str::to_owned);
+        self.selector = selector;
+        self
+    }
+
+    /// From what a snapshot holds on, which is not older than the watch.
+    #[must_use]
+    pub fn after(mut self, snapshot: &Snapshot) -> Self {
+        self.told = snapshot.resource_version;
+        self
+    }
+
+    /// First what a snapshot holds, which is not older than the watch; and its end, told by a bookmark where the server
+    /// writes such.
+    #[must_use]
+    pub fn beginning_with(mut self, snapshot: Arc<Snapshot>, tell_end: bool) -> Self {
+        self.told = snapshot.resource_version;
+        self.initial = Some(InitialEvents::new(snapshot));
+        let form = self.informer.history().bookmarks().initial_events_end;
+        let form = form.filter(|_| tell_end);
+        self.initial_events_end = form.map(|form| form.at(self.told));
+        self
+    }
+
+    /// What there is to tell now.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn tell(&mut self) -> Result<Told, Ended> {
+        if let Some(initial) = &mut self.initial {
+            let namespace = self.namespace.as_deref();
+            if let Some(lines) = initial.next_chunk(namespace, &self.selector) {
+                return Ok(Told::Lines(lines));
+            }
+            self.initial = None;
+        }
+        if let Some(end) = self.initial_events_end.take() {
+            return Ok(Told::Lines(end));
+        }
+        for _ in 0..STEP {
+            let next = self.informer.history().next(&mut self.place);
+            let change = match next.map_err(|_| Ended)? {
+                Next::Change(change) => change,
+                Next::None(through, silent_since) => {
+                    self.through = through;
+                    return Ok(Told::Nothing { silent_since });
+                }
+            };
+            let at = change.resource_version();
+            if at <= self.told {
+                continue;
+            }
+            let line = change.line(&self.envelope, self.namespace.as_deref(), &self.selector);
+            if let Some(line) = line.map_err(|_| Ended)? {
+                self.told = at;
+                return Ok(Told::Lines(line));
+            }
+        }
+        Ok(Told::Lines(Bytes::new()))
+    }
+
+    /// Waits until there may be more to tell.
+    pub async fn moved(&mut self) {
+        // Never an error: the sender is in the informer, which is held here.
+        let _ = self.moved.changed().await;
+    }
+
+    /// A bookmark, where it tells more than was told. Only after all was told that there was to tell.
+    pub fn bookmark(&mut self) -> Option<Bytes> {
+        if self.through <= self.told {
+            return None;
+        }
+        let form = self.informer.history().bookmarks().plain?;
+        self.told = self.through;
+        Some(form.at(self.through))
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.informer.touch();
+        self.informer.history().leave();
+    }
+}

@@ -1,0 +1,196 @@
+//! Watches answered from an informer's history.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use fleetcache_cache::cluster_accessor::ClusterAccessor;
+use fleetcache_cache::connection::Connection;
+use fleetcache_cache::store::Snapshot;
+use fleetcache_cache::watcher::{NotWatchable, Told, Watcher};
+use futures_util::stream;
+use http::header::{AGE, CACHE_CONTROL, CONTENT_TYPE, WARNING};
+use http::{HeaderValue, Response};
+use http_body_util::{BodyExt, StreamBody};
+use hyper::body::Frame;
+use tokio::time::{Instant, Sleep};
+
+use crate::body::Body;
+use crate::decision::watch::{Begin, CachedWatch};
+use crate::decision::{self, LiveReason};
+use crate::memory::{scope, snapshot, young_enough};
+use crate::request_info::ResourcePath;
+use crate::status;
+
+/// Bytes that are told in one go, with their way through TLS less than a millisecond of a worker thread.
+const TURN_BYTES: usize = 256 << 10;
+
+/// A watch that does not say when it is to end lasts this long, and as much again at random: kube-apiserver's
+/// `--min-request-timeout`.
+const LASTS: Duration = Duration::from_secs(1800);
+
+/// Time between bookmarks, and as much as a quarter of it again at random, as kube-apiserver takes.
+const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+
+/// The last bookmark comes so long before the end.
+const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
+
+/// Begins a watch from memory, or says why it cannot. It ends where the server is silent for longer than `grace`.
+///
+/// # Errors
+/// Why it goes live.
+pub async fn answer(
+    cluster: &ClusterAccessor,
+    connection: &Connection,
+    resource: &ResourcePath<'_>,
+    watch: &CachedWatch,
+    grace: Duration,
+) -> Result<Response<Body>, LiveReason> {
+    let informer = decision::informer(cluster.informers().lookup(&resource.gvr))?;
+    let (on, scope) = (connection.generation, scope(resource));
+    let after = match watch.begin {
+        Begin::After(version) => Some(version),
+        Begin::State {
+            streaming_list: true,
+            ..
+        } if !informer.streams_lists() => return Err(LiveReason::Options),
+        Begin::State { .. } | Begin::Now(_) => None,
+    };
+    let (watcher, held) = match informer.watch(on, scope, after) {
+        Ok(begun) => begun,
+        Err(NotWatchable::NotServable(why)) => return Err(why.into()),
+        Err(NotWatchable::TooOld) => return Err(LiveReason::History),
+        Err(NotWatchable::Expired(from)) => {
+            let line = status::too_old_event(after.unwrap_or_default(), from);
+            let body = StreamBody::new(stream::iter([Ok::<_, Infallible>(Frame::data(line))]));
+            let body = body.map_err(|never| match never {}).boxed_unsync();
+            return Ok(response(body, None, informer.age()));
+        }
+    };
+    let age = young_enough(watch.max_age, informer.age())?;
+    // The state is read after the watch has begun: what comes in between is in it, and not told again.
+    let held = match watch.begin {
+        Begin::After(_) => held,
+        Begin::State { freshness, .. } | Begin::Now(freshness) => {
+            snapshot(&informer, connection, scope, freshness).await?
+        }
+    };
+    let selector = held.bind(&watch.selector).ok_or(LiveReason::Selector)?;
+    let mut watcher = watcher.of(resource.namespace.as_deref(), selector);
+    match watch.begin {
+        Begin::After(_) => {}
+        Begin::Now(_) => watcher = watcher.after(&held),
+        Begin::State { .. } if held.may_be_removed() => return Err(LiveReason::Empty),
+        Begin::State { .. } => {
+            watcher = watcher.beginning_with(Arc::clone(&held), watch.bookmarks);
+        }
+    }
+    let body = Stream::new(watcher, watch, grace).into_body();
+    Ok(response(body, Some(&held), age))
+}
+
+fn response(body: Body, held: Option<&Snapshot>, age: Duration) -> Response<Body> {
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    headers.insert(AGE, age.as_secs().into());
+    for warning in held.map_or(&[][..], Snapshot::warnings) {
+        headers.append(WARNING, warning.clone());
+    }
+    response
+}
+
+/// The lines of a watch, as they come.
+struct Stream {
+    watcher: Watcher,
+    ends: Instant,
+    next_bookmark: Option<Instant>,
+    timer: Pin<Box<Sleep>>,
+    /// Bytes told since others had their turn.
+    since_turn: usize,
+    /// For how long the server may be silent.
+    grace: Duration,
+}
+
+impl Stream {
+    fn new(watcher: Watcher, watch: &CachedWatch, grace: Duration) -> Self {
+        let now = Instant::now();
+        let lasts = watch
+            .timeout
+            .unwrap_or_else(|| LASTS + rand::random_range(Duration::ZERO..LASTS));
+        let ends = now + lasts;
+        Self {
+            watcher,
+            ends,
+            next_bookmark: watch.bookmarks.then(|| next_bookmark(now, ends)).flatten(),
+            timer: Box::pin(tokio::time::sleep_until(ends)),
+            since_turn: 0,
+            grace,
+        }
+    }
+
+    fn into_body(self) -> Body {
+        let frames = stream::unfold(self, |mut watch| async move {
+            let lines = watch.next().await?;
+            Some((Ok::<_, Infallible>(Frame::data(lines)), watch))
+        });
+        StreamBody::new(frames)
+            .map_err(|never| match never {})
+            .boxed_unsync()
+    }
+
+    /// The next lines; `None` at the end.
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            let now = Instant::now();
+            if now >= self.ends {
+                return None;
+            }
+            if self.since_turn >= TURN_BYTES {
+                self.since_turn = 0;
+                tokio::task::yield_now().await;
+            }
+            let silent_since = match self.watcher.tell().ok()? {
+                Told::Lines(lines) if lines.is_empty() => {
+                    tokio::task::yield_now().await;
+                    continue;
+                }
+                Told::Lines(lines) => {
+                    self.since_turn += lines.len();
+                    return Some(lines);
+                }
+                Told::Nothing { silent_since } => silent_since,
+            };
+            let gives_up = silent_since.map(|since| since + self.grace);
+            if gives_up.is_some_and(|at| now >= at) {
+                return None;
+            }
+            if self.next_bookmark.is_some_and(|at| now >= at) {
+                self.next_bookmark = next_bookmark(now, self.ends);
+                if let Some(line) = self.watcher.bookmark() {
+                    return Some(line);
+                }
+            }
+            self.since_turn = 0;
+            let at = [Some(self.ends), self.next_bookmark, gives_up];
+            let at = at.into_iter().flatten().min().unwrap_or(self.ends);
+            if self.timer.deadline() != at {
+                self.timer.as_mut().reset(at);
+            }
+            tokio::select! {
+                () = self.watcher.moved() => {}
+                () = self.timer.as_mut() => {}
+            }
+        }
+    }
+}
+
+/// When the next bookmark is due; `None` where the last was.
+fn next_bookmark(now: Instant, ends: Instant) -> Option<Instant> {
+    let last = ends.checked_sub(BOOKMARK_BEFORE_END)?;
+    let jitter = rand::random_range(Duration::ZERO..BOOKMARK_EVERY / 4);
+    (last > now).then(|| last.min(now + BOOKMARK_EVERY + jitter))
+}
