@@ -2,6 +2,7 @@
 
 mod connection;
 mod plain_http;
+mod slow_reader;
 
 use std::io;
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs;
+use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
@@ -18,6 +20,11 @@ use tokio_util::task::TaskTracker;
 
 use crate::body::Body;
 use crate::state_dir::Certificates;
+pub use slow_reader::{WatchGuard, WatchWriter};
+
+/// Bytes of one connection that wait in the kernel to be sent, beside those under way. By default they may be megabytes, and
+/// a client that does not read would not be noticed before it owes them.
+const UNSENT: u32 = 128 << 10;
 
 /// How long a connection may take for what it has not done yet.
 #[derive(Clone, Copy, Debug)]
@@ -117,6 +124,7 @@ pub(crate) async fn accept(listener: &TcpListener) -> TcpStream {
             Ok((stream, _)) => {
                 // Answers are written in whole frames: waiting for more to send would only delay them.
                 let _ = stream.set_nodelay(true);
+                let _ = SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT);
                 return stream;
             }
             Err(err) if is_of_one_connection(&err) => {}

@@ -18,6 +18,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::slow_reader::ClientStream;
 use super::{Timeouts, plain_http};
 use crate::body::Body;
 use crate::error::Error;
@@ -73,7 +74,7 @@ impl Server {
                 plain_http::refuse(stream).await;
                 return None;
             }
-            let accepted = self.acceptor.accept(stream).await;
+            let accepted = self.acceptor.accept(ClientStream::new(stream)).await;
             accepted
                 .inspect_err(|err| tracing::debug!(error = %err, "TLS handshake failed"))
                 .ok()
@@ -84,11 +85,15 @@ impl Server {
         };
         let Ok(Some(stream)) = accepted else { return };
         let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+        let watch_writer = (!is_http2).then(|| stream.get_ref().0.watch_writer());
         let asked = Arc::new(AtomicBool::new(false));
         let service = {
             let asked = Arc::clone(&asked);
-            service_fn(move |request| {
+            service_fn(move |mut request: Request<Incoming>| {
                 asked.store(true, Ordering::Relaxed);
+                if let Some(watch_writer) = &watch_writer {
+                    request.extensions_mut().insert(watch_writer.clone());
+                }
                 let service = service.clone();
                 async move {
                     // The call itself may panic, not only what it returns.

@@ -155,6 +155,10 @@ async fn answer(request: Request<Incoming>, stall: Stall) -> Response<Body> {
             *answer.status_mut() = http::StatusCode::SWITCHING_PROTOCOLS;
             answer
         }
+        "/watch" => {
+            let watch_writer = request.extensions().get::<WatchWriter>();
+            Response::new(full(watch_writer.is_some().to_string()))
+        }
         _ => Response::new(full(format!("{:?}", request.version()))),
     }
 }
@@ -201,6 +205,26 @@ async fn the_protocol_follows_from_alpn() {
         text(sender.send_request(get("/")).await.unwrap()).await,
         "HTTP/1.1"
     );
+}
+
+#[tokio::test]
+async fn watches_have_a_time_limit_on_connections_of_their_own() {
+    let server = TestServer::start(PATIENT).await;
+    let mut sender = server.http1().await;
+    let answer = sender.send_request(get("/watch")).await.unwrap();
+    assert_eq!(text(answer).await, "true");
+    let (mut sender, _) = server.http2().await;
+    let answer = sender.send_request(get("/watch")).await.unwrap();
+    assert_eq!(text(answer).await, "false");
+}
+
+#[tokio::test]
+async fn little_waits_in_the_kernel_for_a_client_that_does_not_read() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let client = TcpStream::connect(listener.local_addr().unwrap());
+    let (_client, stream) = tokio::join!(client, accept(&listener));
+    let unsent = SockRef::from(&stream).tcp_notsent_lowat().unwrap();
+    assert_eq!(unsent, UNSENT);
 }
 
 #[tokio::test]
