@@ -11,6 +11,7 @@ pub mod control_plane;
 pub mod fault;
 pub mod kubeconfig;
 pub mod kubectl;
+pub mod measure;
 pub mod poll;
 pub mod process;
 pub mod proxy;

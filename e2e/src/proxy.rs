@@ -14,6 +14,7 @@ use crate::binaries;
 use crate::client::Client;
 use crate::kubeconfig::{Context, Credential};
 use crate::kubectl::Kubectl;
+use crate::measure;
 use crate::poll::{PATIENCE, wait_for};
 use crate::process::{self, Process, Signal};
 pub use metrics::Metrics;
@@ -203,13 +204,7 @@ impl Proxy {
 
     /// Resident memory in bytes.
     pub fn resident_bytes(&self) -> anyhow::Result<u64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id()))?;
-        let line = status
-            .lines()
-            .find_map(|line| line.strip_prefix("VmRSS:"))
-            .context("no VmRSS")?;
-        let kib: u64 = line.trim().trim_end_matches("kB").trim().parse()?;
-        Ok(kib * 1024)
+        measure::resident_bytes(self.id())
     }
 
     /// How many descriptors it has open.

@@ -118,7 +118,7 @@ pub async fn serve<S, F>(
 }
 
 /// The next connection; errors pass.
-pub(crate) async fn accept(listener: &TcpListener) -> TcpStream {
+pub async fn accept(listener: &TcpListener) -> TcpStream {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {

@@ -11,15 +11,13 @@ use anyhow::{Context as _, ensure};
 use clap::Parser;
 use fleetcache_e2e::client::Client;
 use fleetcache_e2e::control_plane::{ControlPlane, Options, Server};
+use fleetcache_e2e::measure::{cpu_seconds, median, resident_bytes};
 use fleetcache_e2e::poll::{PATIENCE, wait_for};
 use fleetcache_e2e::proxy::Proxy;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use http::Method;
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
-
-/// The kernel counts CPU in hundredths of a second (USER_HZ is 100 on every Linux architecture with a stable ABI).
-const TICKS_PER_SECOND: f64 = 100.0;
 
 /// CPU per answer of cached reads, beside the kube-apiserver they come from.
 #[derive(Parser)]
@@ -202,30 +200,4 @@ fn pod(at: usize) -> Value {
         },
         "spec": {"containers": (0..3).map(container).collect::<Vec<_>>(), "terminationGracePeriodSeconds": 30},
     })
-}
-
-/// User and system CPU of a process, in seconds.
-fn cpu_seconds(pid: u32) -> anyhow::Result<f64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // The name in parentheses may hold anything; utime and stime are the 12th and 13th field after it.
-    let (_, fields) = stat.rsplit_once(") ").context("a stat line")?;
-    let mut fields = fields.split(' ').skip(11);
-    let mut next = || -> anyhow::Result<f64> { Ok(fields.next().context("a stat line")?.parse()?) };
-    Ok((next()? + next()?) / TICKS_PER_SECOND)
-}
-
-fn resident_bytes(pid: u32) -> anyhow::Result<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status
-        .lines()
-        .find(|line| line.starts_with("VmRSS:"))
-        .context("VmRSS")?;
-    let kilobytes: u64 = line.split_whitespace().nth(1).context("VmRSS")?.parse()?;
-    Ok(kilobytes << 10)
-}
-
-fn median(rounds: &[f64]) -> f64 {
-    let mut rounds = rounds.to_vec();
-    rounds.sort_by(f64::total_cmp);
-    rounds[rounds.len() / 2]
 }

@@ -1,0 +1,69 @@
+//! This program again, in another role: it is told what to do in the first line of its input, and ends with it.
+
+use std::process::Stdio;
+
+use anyhow::Context as _;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
+use tokio::process::{ChildStdin, ChildStdout, Command};
+use tokio::sync::mpsc;
+
+/// A process of this program.
+pub(crate) struct Child {
+    role: &'static str,
+    process: tokio::process::Child,
+    input: ChildStdin,
+    output: Lines<BufReader<ChildStdout>>,
+}
+
+impl Child {
+    pub(crate) async fn start(role: &'static str, told: &impl Serialize) -> anyhow::Result<Self> {
+        let mut process = Command::new(std::env::current_exe()?)
+            .arg(role)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()?;
+        let input = process.stdin.take().context("its input is piped")?;
+        let output = process.stdout.take().context("its output is piped")?;
+        let mut child = Self {
+            role,
+            process,
+            input,
+            output: BufReader::new(output).lines(),
+        };
+        child.tell(&serde_json::to_string(told)?).await?;
+        Ok(child)
+    }
+
+    pub(crate) fn id(&self) -> anyhow::Result<u32> {
+        self.process.id().context("it has ended")
+    }
+
+    pub(crate) async fn tell(&mut self, line: &str) -> anyhow::Result<()> {
+        self.input.write_all(format!("{line}\n").as_bytes()).await?;
+        Ok(())
+    }
+
+    /// The next line that it prints. Why it ended it has said by itself.
+    pub(crate) async fn hear(&mut self) -> anyhow::Result<String> {
+        let line = self.output.next_line().await?;
+        line.with_context(|| format!("the process '{}' ended early", self.role))
+    }
+}
+
+/// The first line of this process's input, and the rest, which ends with it.
+pub(crate) async fn told<T: DeserializeOwned>()
+-> anyhow::Result<(T, mpsc::UnboundedReceiver<String>)> {
+    let (sender, mut lines) = mpsc::unbounded_channel();
+    // A thread and not tokio's own, which needs a feature that would build half of the workspace anew.
+    std::thread::spawn(move || {
+        let mut input = std::io::stdin().lines();
+        while let Some(Ok(line)) = input.next() {
+            let _ = sender.send(line);
+        }
+    });
+    let line = lines.recv().await.context("no input")?;
+    Ok((serde_json::from_str(&line)?, lines))
+}
