@@ -69,7 +69,9 @@ impl Server {
         S: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
         F: Future<Output = Response<Body>> + Send + 'static,
     {
-        let handshake = async {
+        // What is large is in boxes of its own: the task has room for all that it ever needs, for as long as the connection
+        // lives, which with an idle watch is long.
+        let handshake = Box::pin(async {
             if plain_http::is_spoken_by(&stream).await {
                 plain_http::refuse(stream).await;
                 return None;
@@ -78,7 +80,8 @@ impl Server {
             accepted
                 .inspect_err(|err| tracing::debug!(error = %err, "TLS handshake failed"))
                 .ok()
-        };
+                .map(Box::new)
+        });
         let accepted = tokio::select! {
             accepted = tokio::time::timeout(self.timeouts.handshake, handshake) => accepted,
             () = self.draining.cancelled() => return,
@@ -95,14 +98,15 @@ impl Server {
                     request.extensions_mut().insert(watch_writer.clone());
                 }
                 let service = service.clone();
-                async move {
+                // hyper keeps the room of this future as well; in a box it is given back when the answer begins.
+                Box::pin(async move {
                     // The call itself may panic, not only what it returns.
                     let answer = AssertUnwindSafe(async { service(request).await });
                     let answer = answer.catch_unwind().await;
                     Ok::<_, Infallible>(
                         answer.unwrap_or_else(|_| status::response(&Error::Internal)),
                     )
-                }
+                })
             })
         };
         let stream = TokioIo::new(stream);
@@ -118,7 +122,7 @@ impl Server {
                 .keep_alive_timeout(PING_TIMEOUT)
                 .serve_connection(stream, service);
             let finish = http2::Connection::graceful_shutdown;
-            self.drive(pin!(connection), finish, &asked).await
+            self.drive(Box::pin(connection), finish, &asked).await
         } else {
             let connection = http1::Builder::new()
                 .timer(TokioTimer::new())
@@ -127,7 +131,7 @@ impl Server {
                 .serve_connection(stream, service)
                 .with_upgrades();
             let finish = http1::UpgradeableConnection::graceful_shutdown;
-            self.drive(pin!(connection), finish, &asked).await
+            self.drive(Box::pin(connection), finish, &asked).await
         };
         if let Err(err) = ended {
             tracing::debug!(error = %err, "connection ended early");
@@ -137,7 +141,7 @@ impl Server {
     /// Runs a connection; tells it once when to end; ends it when no request comes at all.
     async fn drive<C>(
         &self,
-        mut connection: Pin<&mut C>,
+        mut connection: Pin<Box<C>>,
         finish: fn(Pin<&mut C>),
         asked: &AtomicBool,
     ) -> hyper::Result<()>
