@@ -13,13 +13,14 @@ use hyper::body::{Body as _, Incoming};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::body::{Body, empty};
+use crate::body::{Body, empty, holding};
 use crate::cache_control::CacheControl;
 use crate::decision::LiveReason;
 use crate::documents::{DocumentAnswer, DocumentRequest};
 use crate::draining;
 use crate::error::{Error, cause};
 use crate::limits::{ClusterLimits, Limits};
+use crate::listener::WatchWriter;
 use crate::live::{self, LiveRequest};
 use crate::memory;
 use crate::metrics::{Metrics, Source};
@@ -190,12 +191,15 @@ impl Handler {
             }
         };
         // 4 from memory?
+        let writer = request.extensions().get::<WatchWriter>();
         let (headers, on_missing) = (request.headers(), settings.reads.on_missing_informer);
         let answer = memory::answer(&cluster, &connection, info, headers, settings, on_missing);
         let reason = match answer.await? {
             Ok(response) => {
                 let response = if info.verb == Verb::Watch {
-                    self.until_draining(response)
+                    let guard = writer.map(WatchWriter::watching);
+                    let response = self.until_draining(response);
+                    response.map(|body| holding(body, guard))
                 } else {
                     response
                 };
