@@ -201,3 +201,6 @@ impl Drop for Watcher {
         self.informer.history().leave();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,359 @@
+//! An informer whose changes are told to watchers, without a server.
+
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use crate::bookmark::BookmarkForm;
+use crate::floor::Floor;
+use crate::gvr::Gvr;
+use crate::object::ObjectHead;
+use crate::selector::Selector;
+use crate::store::{Element, Event, Store};
+
+const GENERATION: u64 = 1;
+const EPOCH: u64 = 1;
+const ALL: Scope = Scope {
+    namespace: false,
+    name: false,
+};
+const END: &[u8] = br#"{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"9","annotations":{"k8s.io/initial-events-end":"true"}}}}"#;
+
+/// What a reflector does, by hand.
+struct Kind {
+    informer: Arc<Informer>,
+    store: Store,
+    envelope: Arc<Envelope>,
+}
+
+fn rv(number: u64) -> ResourceVersion {
+    ResourceVersion::from_number(number)
+}
+
+fn element(key: &str, version: u64, label: &str) -> Element {
+    let (namespace, name) = key.split_once('/').unwrap();
+    let item = format!(
+        r#"{{"metadata":{{"name":"{name}","namespace":"{namespace}","resourceVersion":"{version}","labels":{{"a":"{label}"}}}}}}"#
+    );
+    let head = ObjectHead::parse(item.as_bytes()).unwrap();
+    Element::new(&head.metadata, item.as_bytes(), item.clone().into()).unwrap()
+}
+
+impl Kind {
+    fn new() -> Self {
+        let list = "{\"kind\":\"PodList\",\"apiVersion\":\"v1\",\"metadata\":{\"resourceVersion\":\"5\"},\"items\":[]}\n";
+        let envelope = Envelope::learn(list.as_bytes(), "Pod").unwrap().envelope;
+        let gvr = Gvr::new("", "v1", "pods");
+        let informer = Informer::new(gvr, Arc::new(Floor::default()), CancellationToken::new());
+        Self {
+            informer: Arc::new(informer),
+            store: Store::default(),
+            envelope: Arc::new(envelope),
+        }
+    }
+
+    /// One that listed these at version 10.
+    fn listed(keys: &[&str]) -> Self {
+        let mut kind = Self::new();
+        kind.list(keys, 10);
+        kind
+    }
+
+    fn list(&mut self, keys: &[&str], version: u64) {
+        self.store = Store::default();
+        for key in keys {
+            self.store.stage(element(key, 1, "x"));
+        }
+        self.store.complete(rv(version));
+        self.publish();
+        let envelope = Arc::clone(&self.envelope);
+        self.informer.history().begin(EPOCH, rv(version), envelope);
+    }
+
+    fn publish(&self) {
+        let snapshot = self.store.snapshot(&self.envelope);
+        self.informer.publish((GENERATION, EPOCH), true, snapshot);
+    }
+
+    fn apply(&mut self, events: impl IntoIterator<Item = Event>) {
+        let store = &mut self.store;
+        let events = events.into_iter();
+        let changes: Vec<_> = events.filter_map(|event| store.apply(event)).collect();
+        self.publish();
+        let through = self.store.resource_version();
+        let history = self.informer.history();
+        history.append(changes.into_iter(), through);
+    }
+
+    fn put(&mut self, key: &str, version: u64) {
+        self.apply([Event::Applied(element(key, version, "x"))]);
+    }
+
+    fn delete(&mut self, key: &str, version: u64) {
+        self.apply([Event::Deleted(element(key, version, "x"))]);
+    }
+
+    fn watch(&self, after: Option<u64>) -> Result<Watcher, NotWatchable> {
+        let watch = self.informer.watch(GENERATION, ALL, after.map(rv));
+        watch.map(|(watcher, _)| watcher)
+    }
+
+    fn watch_state(&self, tell_end: bool) -> Watcher {
+        let (watcher, held) = self.informer.watch(GENERATION, ALL, None).unwrap();
+        watcher.beginning_with(held, tell_end)
+    }
+}
+
+/// `+key@version` for ADDED, `~` for MODIFIED, `-` for DELETED, `=version` for a bookmark, `=|version` for the one that ends
+/// the initial events; `.` at the end of the watch.
+fn told(watcher: &mut Watcher) -> String {
+    let mut told = Vec::new();
+    loop {
+        let lines = match watcher.tell() {
+            Err(Ended) => {
+                told.push(".".to_owned());
+                break;
+            }
+            Ok(Told::Nothing { .. }) => break,
+            Ok(Told::Lines(lines)) => lines,
+        };
+        told.extend(lines.split_inclusive(|byte| *byte == b'\n').map(read));
+    }
+    told.join(" ")
+}
+
+fn read(line: &[u8]) -> String {
+    let event: serde_json::Value = serde_json::from_slice(line).unwrap();
+    let meta = &event["object"]["metadata"];
+    let text = |field: &str| meta[field].as_str().unwrap_or_default();
+    let version = text("resourceVersion");
+    let key = format!("{}/{}@{version}", text("namespace"), text("name"));
+    match event["type"].as_str().unwrap() {
+        "ADDED" => format!("+{key}"),
+        "MODIFIED" => format!("~{key}"),
+        "DELETED" => format!("-{key}"),
+        "BOOKMARK" if meta["annotations"].is_object() => format!("=|{version}"),
+        "BOOKMARK" => format!("={version}"),
+        other => panic!("{other}"),
+    }
+}
+
+#[tokio::test]
+async fn changes_above_a_version_are_told_once_and_in_order() {
+    let mut kind = Kind::listed(&["n/a"]);
+    kind.put("n/b", 12);
+    kind.put("n/a", 15);
+    kind.delete("n/b", 17);
+    for (after, expected) in [
+        (10, "+n/b@12 ~n/a@15 -n/b@17"),
+        (12, "~n/a@15 -n/b@17"),
+        (13, "~n/a@15 -n/b@17"),
+        (17, ""),
+        (20, ""),
+    ] {
+        let mut watcher = kind.watch(Some(after)).unwrap();
+        assert_eq!(told(&mut watcher), expected, "{after}");
+        assert_eq!(told(&mut watcher), "", "{after}, again");
+    }
+    // One from the future is told what comes after its version.
+    let mut early = kind.watch(Some(20)).unwrap();
+    let mut now = kind.watch(Some(17)).unwrap();
+    kind.put("n/c", 19);
+    kind.put("n/d", 21);
+    assert_eq!(told(&mut early), "+n/d@21");
+    assert_eq!(told(&mut now), "+n/c@19 +n/d@21");
+}
+
+#[tokio::test]
+async fn a_watch_begins_with_a_state_in_the_order_of_a_list() {
+    let mut kind = Kind::listed(&["zz/a", "zz-b/a", "a/b", "a/a", "aa/x"]);
+    let mut all = kind.watch_state(false);
+    let (watcher, held) = kind.informer.watch(GENERATION, ALL, None).unwrap();
+    let mut one = watcher
+        .of(Some("a"), BoundSelector::default())
+        .beginning_with(held, false);
+    // What comes meanwhile is told once, behind the state.
+    kind.put("a/c", 12);
+    let expected = "+a/a@1 +a/b@1 +aa/x@1 +zz-b/a@1 +zz/a@1 +a/c@12";
+    assert_eq!(told(&mut all), expected);
+    assert_eq!(told(&mut one), "+a/a@1 +a/b@1 +a/c@12");
+}
+
+#[tokio::test]
+async fn a_long_state_is_told_in_pieces() {
+    let keys: Vec<String> = (0..2000).map(|at| format!("n/p{at:04}")).collect();
+    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    let kind = Kind::listed(&keys);
+    let mut watcher = kind.watch_state(false);
+    let expected: Vec<String> = keys.iter().map(|key| format!("+{key}@1")).collect();
+    assert_eq!(told(&mut watcher), expected.join(" "));
+
+    let none = Selector::parse("a=y", "").unwrap();
+    let (watcher, held) = kind.informer.watch(GENERATION, ALL, None).unwrap();
+    let none = held.bind(&none).unwrap();
+    let mut watcher = watcher.of(None, none).beginning_with(held, false);
+    let mut turns = 0;
+    while let Ok(Told::Lines(lines)) = watcher.tell() {
+        assert_eq!(lines, "");
+        turns += 1;
+    }
+    assert!(turns > 2000 / 256, "{turns}");
+}
+
+#[tokio::test]
+async fn the_end_of_the_state_is_told_where_the_server_does() {
+    let mut kind = Kind::listed(&["n/a"]);
+    assert!(!kind.informer.streams_lists());
+    assert_eq!(told(&mut kind.watch_state(true)), "+n/a@1");
+    let form = BookmarkForm::learn(END, "9").unwrap();
+    kind.informer.history().learn_bookmark(form, true);
+    assert!(kind.informer.streams_lists());
+    let mut watcher = kind.watch_state(true);
+    kind.put("n/b", 12);
+    assert_eq!(told(&mut watcher), "+n/a@1 =|10 +n/b@12");
+    assert_eq!(told(&mut kind.watch_state(false)), "+n/a@1 +n/b@12");
+}
+
+#[tokio::test]
+async fn a_bookmark_tells_how_far_the_watch_has_got_and_never_twice() {
+    let mut kind = Kind::listed(&[]);
+    let mut watcher = kind.watch(Some(10)).unwrap();
+    let form = BookmarkForm::learn(END, "9").unwrap();
+    kind.informer.history().learn_bookmark(form, true);
+    let bookmark = |watcher: &mut Watcher| watcher.bookmark().map(|line| read(&line));
+    assert_eq!(told(&mut watcher), "");
+    assert_eq!(bookmark(&mut watcher), None, "where it began");
+    kind.apply([Event::Bookmark(rv(14))]);
+    assert_eq!(bookmark(&mut watcher), None, "it has not looked since");
+    assert_eq!(told(&mut watcher), "");
+    assert_eq!(bookmark(&mut watcher).as_deref(), Some("=14"));
+    assert_eq!(bookmark(&mut watcher), None, "twice");
+    kind.put("n/a", 15);
+    assert_eq!(bookmark(&mut watcher), None, "an event comes first");
+    assert_eq!(told(&mut watcher), "+n/a@15");
+    assert_eq!(bookmark(&mut watcher), None, "the event told it");
+}
+
+#[tokio::test]
+async fn another_list_ends_watches_and_what_was_before_it_is_expired() {
+    let mut kind = Kind::listed(&["n/a"]);
+    kind.put("n/b", 12);
+    let mut watcher = kind.watch(Some(10)).unwrap();
+    assert_eq!(told(&mut watcher), "+n/b@12");
+    // Before the first list of all nothing was told: the server may know.
+    assert_eq!(kind.watch(Some(9)).unwrap_err(), NotWatchable::TooOld);
+    kind.list(&["n/a"], 20);
+    assert_eq!(told(&mut watcher), ".");
+    let expired = kind.watch(Some(19)).unwrap_err();
+    assert_eq!(expired, NotWatchable::Expired(rv(20)));
+    kind.put("n/c", 21);
+    assert_eq!(told(&mut kind.watch(Some(20)).unwrap()), "+n/c@21");
+}
+
+#[tokio::test]
+async fn versions_of_a_former_epoch_are_expired_though_they_are_higher() {
+    let mut kind = Kind::listed(&["n/a"]);
+    kind.put("n/b", 1000);
+    let mut watcher = kind.watch(Some(10)).unwrap();
+    kind.informer.clear();
+    assert_eq!(told(&mut watcher), ".");
+    let not_synced = NotWatchable::NotServable(NotServable::NotSynced);
+    assert_eq!(kind.watch(Some(1000)).unwrap_err(), not_synced);
+    kind.list(&["n/a"], 50);
+    for (after, expected) in [
+        (49, Err(NotWatchable::Expired(rv(50)))),
+        (50, Ok(())),
+        (1000, Err(NotWatchable::Expired(rv(50)))),
+        (1001, Ok(())),
+    ] {
+        let watch = kind.watch(Some(after)).map(drop);
+        assert_eq!(watch, expected, "{after}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_old_is_let_go_and_who_needs_it_has_ended() {
+    let mut kind = Kind::listed(&[]);
+    let mut slow = kind.watch(Some(10)).unwrap();
+    kind.put("n/a", 11);
+    let mut late = kind.watch(Some(11)).unwrap();
+    tokio::time::advance(Duration::from_secs(200)).await;
+    kind.put("n/b", 12);
+    tokio::time::advance(Duration::from_secs(101)).await;
+    kind.informer.history().trim();
+    assert_eq!(told(&mut slow), ".");
+    assert_eq!(told(&mut late), "+n/b@12");
+    assert_eq!(kind.watch(Some(10)).unwrap_err(), NotWatchable::TooOld);
+    assert_eq!(told(&mut kind.watch(Some(11)).unwrap()), "+n/b@12");
+}
+
+#[tokio::test]
+async fn what_is_too_much_is_let_go() {
+    let mut kind = Kind::listed(&[]);
+    let mut slow = kind.watch(Some(10)).unwrap();
+    let label = "x".repeat(1 << 20);
+    let (mut fast, most) = (kind.watch(Some(10)).unwrap(), 32 << 20);
+    for version in 11..111 {
+        kind.apply([Event::Applied(element("n/a", version, &label))]);
+        assert_ne!(told(&mut fast), ".");
+        assert!(kind.informer.history().bytes() <= most);
+    }
+    assert!(kind.informer.history().bytes() > most / 2);
+    assert_eq!(told(&mut slow), ".");
+}
+
+#[tokio::test]
+async fn who_is_told_of_a_change_raises_the_floor_first() {
+    let mut kind = Kind::listed(&[]);
+    let floor = Arc::clone(kind.informer.floor());
+    kind.put("n/a", 11);
+    assert_eq!(floor.told(EPOCH), rv(0), "nobody was told");
+    let from_now = kind.watch(Some(11)).unwrap();
+    assert_eq!(floor.told(EPOCH), rv(0), "nothing is to be told");
+    let before = kind.watch(Some(10)).unwrap();
+    assert_eq!(floor.told(EPOCH), rv(11));
+    kind.put("n/b", 12);
+    assert_eq!(floor.told(EPOCH), rv(12));
+    kind.apply([Event::Bookmark(rv(15))]);
+    assert_eq!(floor.told(EPOCH), rv(12), "bookmarks tell nothing");
+    drop((from_now, before));
+    kind.put("n/c", 16);
+    assert_eq!(floor.told(EPOCH), rv(12), "nobody is left");
+}
+
+#[tokio::test]
+async fn an_open_watch_keeps_its_informer_from_being_idle() {
+    tokio::time::pause();
+    let kind = Kind::listed(&[]);
+    let watcher = kind.watch(Some(10)).unwrap();
+    tokio::time::advance(Duration::from_secs(100)).await;
+    assert_eq!(kind.informer.idle_for(), Duration::ZERO);
+    drop(watcher);
+    assert_eq!(kind.informer.idle_for(), Duration::ZERO);
+    tokio::time::advance(Duration::from_secs(100)).await;
+    assert_eq!(kind.informer.idle_for(), Duration::from_secs(100));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_server_is_told_until_it_is_heard_again() {
+    let mut kind = Kind::listed(&[]);
+    let mut watcher = kind.watch(Some(10)).unwrap();
+    let silent = |watcher: &mut Watcher| match watcher.tell() {
+        Ok(Told::Nothing { silent_since }) => silent_since,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(silent(&mut watcher), None);
+    kind.informer.suspend();
+    watcher.moved().await;
+    let since = Instant::now();
+    tokio::time::advance(Duration::from_secs(5)).await;
+    kind.informer.suspend();
+    assert_eq!(silent(&mut watcher), Some(since), "since the first time");
+    assert!(kind.watch(Some(10)).is_err(), "no new watch meanwhile");
+    kind.publish();
+    watcher.moved().await;
+    assert_eq!(silent(&mut watcher), None);
+    kind.put("n/a", 11);
+    assert_eq!(told(&mut watcher), "+n/a@11");
+}
