@@ -1,14 +1,14 @@
 //! What a cluster holds, and whether it is reachable.
 //!
-//! This crate knows clusters, connections, informers and snapshots. It never sees a user or a client's HTTP request and
+//! This crate knows clusters, connections, informers, snapshots and watches. It never sees a user or a client's HTTP request and
 //! never writes a Status.
 //!
 //! ```text
 //! kubeconfig ─► cluster_config ─► cluster_cache ─► cluster_accessor ─► connection ─► upstream
 //!                                                        │                 │
 //!                                                    informers ─► informer ◄── reflector
-//!                                                                  │    │
-//!                                                              floor    store ◄── envelope, object, frame
+//!                                                               │  │    │
+//!                                             watcher ─► history  floor  store ◄── envelope, object, frame
 //! ```
 //! - One owner task a cluster connects, probes and disconnects; everybody else takes the published connection or the reason
 //!   why there is none.
