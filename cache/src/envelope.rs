@@ -152,9 +152,15 @@ impl Envelope {
         &self.fields
     }
 
-    /// The bytes before and after the items of a whole list at a version.
-    pub fn around_list(&self, resource_version: ResourceVersion) -> (Bytes, Bytes) {
-        let (head, tail) = self.around(&resource_version.to_string(), "", None);
+    /// The bytes before and after the items of a list at a version. One that more follows has a token to continue with and,
+    /// where it is known, the number of objects that follow.
+    pub fn around_list(
+        &self,
+        resource_version: ResourceVersion,
+        continue_token: &str,
+        remaining: Option<u64>,
+    ) -> (Bytes, Bytes) {
+        let (head, tail) = self.around(&resource_version.to_string(), continue_token, remaining);
         (head.into(), tail.into())
     }
 
@@ -268,7 +274,7 @@ mod tests {
         );
         let (head, tail) = learned
             .envelope
-            .around_list(ResourceVersion::from_number(80));
+            .around_list(ResourceVersion::from_number(80), "", None);
         assert_eq!(
             head,
             r#"{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"80"},"items":["#
@@ -299,7 +305,7 @@ mod tests {
         assert_eq!(learned.count, Some(2));
         let (head, tail) = learned
             .envelope
-            .around_list(ResourceVersion::from_number(10));
+            .around_list(ResourceVersion::from_number(10), "", None);
         assert_eq!(head, r#"{"apiVersion":"ex.io/v1","items":["#);
         let expected =
             r#"],"kind":"WidgetCollection","metadata":{"continue":"","resourceVersion":"10"}}"#;

@@ -114,13 +114,14 @@ impl Fleet {
         totals
     }
 
-    /// Stops who is not to be kept, who is idle, and while the memory limit is passed the least recently read.
+    /// Lets go of what is kept for pages in vain; stops who is not to be kept, who is idle, and while the memory limit is passed the least recently read.
     fn sweep(&self) {
         // Readers and reflectors go on meanwhile: idleness and size are looked at once, or the order would be none and
         // the sum not that of its parts.
         let config = self.config();
         let looked_at = self.all().into_iter().map(|(informers, informer)| {
             informer.history().trim();
+            informer.trim_pages();
             Running {
                 policy: config.policy(&informer.gvr),
                 idle: informer.idle_for(),

@@ -25,9 +25,11 @@ use crate::history::History;
 use crate::resource_version::ResourceVersion;
 use crate::store::Snapshot;
 
+mod pages;
 mod publications;
 mod questions;
 
+use pages::Pages;
 pub(crate) use questions::{Asked, Questions};
 
 /// How long a read waits for a state that is new enough before it goes live.
@@ -44,6 +46,7 @@ pub struct Informer {
     floor: Arc<Floor>,
     history: History,
     questions: Questions,
+    pages: Pages,
     published: watch::Sender<Published>,
     started: Instant,
     /// Milliseconds after `started` of the last read.
@@ -99,6 +102,10 @@ pub enum NotServable {
     Unconfirmed,
     /// The request names a namespace for a cluster-scoped kind, or none for an object of a namespaced one.
     OtherScope,
+    /// The state at that version is not held.
+    NotHeld,
+    /// The version is one of the cluster that was there before.
+    FormerEpoch,
 }
 
 /// Whether a request names a namespace and an object.
@@ -117,6 +124,7 @@ impl Informer {
             history: History::new(Arc::clone(&floor)),
             floor,
             questions: Questions::default(),
+            pages: Pages::default(),
             published: watch::Sender::new(Published::default()),
             started: Instant::now(),
             last_read: AtomicU64::new(0),
@@ -319,12 +327,12 @@ impl Informer {
         snapshot.map(|snapshot| snapshot.resource_version)
     }
 
-    /// Objects held, readable or not, and the bytes of them and of their recent changes.
+    /// Objects held, readable or not, and the bytes of them, of their recent changes and of what is kept for pages.
     pub fn size(&self) -> (usize, usize) {
-        let published = self.published.borrow();
-        let snapshot = published.snapshot.as_ref();
-        let (objects, bytes) =
-            snapshot.map_or((0, 0), |snapshot| (snapshot.len(), snapshot.bytes()));
+        let (objects, bytes) = self.newest().map_or((0, 0), |newest| {
+            let kept = usize::try_from(self.pages.bytes(&newest)).unwrap_or(usize::MAX);
+            (newest.len(), newest.bytes() + kept)
+        });
         (objects, bytes + self.history.bytes())
     }
 
@@ -397,7 +405,9 @@ impl Informer {
     /// Drops what is held.
     pub(crate) fn clear(&self) {
         self.shard.store(None);
-        self.published.send_replace(Published::default());
+        if let Some(last) = self.published.send_replace(Published::default()).snapshot {
+            self.pages.epoch_ended(&last);
+        }
         self.history.end();
     }
 

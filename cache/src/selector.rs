@@ -31,6 +31,12 @@ impl Selector {
         })
     }
 
+    /// Whether it asks for one value of a field.
+    pub fn names_one(&self, field: &str) -> bool {
+        let mut terms = self.fields.iter();
+        terms.any(|term| term.equals && term.field == field)
+    }
+
     /// What it means to a kind with these fields; `None` where only the server can judge it.
     pub(crate) fn bind(&self, fields: &Fields) -> Option<BoundSelector> {
         let bind = |term: &FieldTerm| {

@@ -19,10 +19,12 @@ use crate::resource_version::ResourceVersion;
 mod between;
 mod change;
 mod initial_events;
+mod page;
 mod snapshot;
 
 pub use change::{Change, EventType, Unreadable};
 pub use initial_events::InitialEvents;
+pub use page::{Page, Rest};
 pub use snapshot::{ListBody, Snapshot};
 
 /// Memory of an element beside its object's bytes: the map's entry, the key twice counted, and the allocations.
@@ -143,6 +145,10 @@ pub struct Store {
     unreadable: usize,
     resource_version: ResourceVersion,
     last_event: ResourceVersion,
+    /// Bytes of all objects that were replaced or removed so far: what older snapshots may hold beyond this state.
+    replaced: u64,
+    /// Tells this store's snapshots from those of the store that a relist put in its place.
+    identity: Arc<()>,
 }
 
 impl Event {
@@ -193,6 +199,7 @@ impl Store {
 
     fn forget(&mut self, element: &Element) {
         self.bytes -= element.bytes();
+        self.replaced += element.bytes() as u64;
         self.unreadable -= usize::from(element.values.is_none());
     }
 
@@ -239,6 +246,8 @@ impl Store {
             unreadable: self.unreadable,
             resource_version: self.resource_version,
             last_event: self.last_event,
+            replaced: self.replaced,
+            store: Arc::clone(&self.identity),
             envelope: Arc::clone(envelope),
         })
     }
@@ -288,9 +297,10 @@ mod tests {
 
     fn list(snapshot: &Snapshot, namespace: Option<&str>) -> String {
         let all = BoundSelector::default();
-        let body = snapshot.list(namespace, &all, None);
+        let page = snapshot.page(namespace, None, &all, None);
         // Few objects are looked at in one go.
-        let body = body.now_or_never().unwrap().unwrap();
+        let page = page.now_or_never().unwrap();
+        let body = snapshot.list_body(page, snapshot.resource_version, "");
         let length = body.length();
         let bytes: Vec<u8> = body.flatten().collect();
         assert_eq!(bytes.len() as u64, length);

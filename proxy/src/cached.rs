@@ -13,24 +13,36 @@ use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Frame;
 
 use crate::body::{Body, full};
-use crate::decision::{CachedRead, LiveReason};
+use crate::continue_token::{ContinueToken, Style};
+use crate::decision::{CachedRead, Freshness, LiveReason};
 use crate::indent::Indented;
 use crate::request_info::ResourcePath;
 
 /// Bytes of a body that are made in one go, with their way through TLS less than a millisecond of a worker thread.
 const TURN_BYTES: usize = 256 << 10;
 
+/// An answer from a snapshot.
+#[derive(Debug)]
+pub struct FromSnapshot {
+    /// The answer.
+    pub response: Response<Body>,
+    /// Whether it is a page after which another one comes, of the same snapshot.
+    pub continues: bool,
+}
+
 /// Answers from a snapshot, or says why it cannot.
 ///
 /// # Errors
-/// The name is not held, the list is longer than its limit, the kind has no such field, or it is empty and perhaps gone.
+/// The name is not held, only the server knows whether a full list is the whole one, the kind has no such field, or it is
+/// empty and perhaps gone.
 pub async fn answer(
     resource: &ResourcePath<'_>,
     read: &CachedRead,
     snapshot: &Arc<Snapshot>,
     age: Duration,
-) -> Result<Response<Body>, LiveReason> {
+) -> Result<FromSnapshot, LiveReason> {
     let namespace = resource.namespace.as_deref();
+    let mut continues = false;
     let (body, length) = match resource.name.as_deref() {
         Some(name) => {
             let element = snapshot
@@ -46,13 +58,27 @@ pub async fn answer(
         None if snapshot.may_be_removed() => return Err(LiveReason::Empty),
         None => {
             let selector = snapshot.bind(&read.selector).ok_or(LiveReason::Selector)?;
-            // With a selector the server does not look past a full page, and says that there may be more.
-            let short = u64::from(!selector.is_empty());
-            let most = read
+            let from = read.from.as_ref().map(|token| token.first_key(namespace));
+            let limit = read
                 .limit
-                .map(|limit| usize::try_from(limit - short).unwrap_or(usize::MAX));
-            let list = snapshot.list(namespace, &selector, most).await;
-            let list = list.ok_or(LiveReason::Limit)?;
+                .map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
+            let page = snapshot
+                .page(namespace, from.as_deref(), &selector, limit)
+                .await;
+            if page.is_full && read.by_index {
+                return Err(LiveReason::Limit);
+            }
+            let at = match read.freshness {
+                Freshness::Exact(version) => version,
+                _ => snapshot.resource_version,
+            };
+            let token = page.rest.as_ref().map_or_else(String::new, |rest| {
+                let namespace = namespace.map_or(0, |namespace| namespace.len() + 1);
+                let last = rest.after.get(namespace..).unwrap_or_default();
+                ContinueToken::after(at, last, Style::of(&resource.gvr)).to_string()
+            });
+            continues = page.rest.is_some();
+            let list = snapshot.list_body(page, at, &token);
             if read.pretty {
                 indented(list)
             } else {
@@ -72,7 +98,10 @@ pub async fn answer(
     for warning in snapshot.warnings() {
         headers.append(WARNING, warning.clone());
     }
-    Ok(response)
+    Ok(FromSnapshot {
+        response,
+        continues,
+    })
 }
 
 /// A body and its length.
@@ -116,6 +145,7 @@ fn pieces(pieces: impl Iterator<Item = Bytes> + Send + 'static) -> Body {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use base64::Engine;
     use fleetcache_cache::envelope::Envelope;
     use fleetcache_cache::object::ObjectHead;
     use fleetcache_cache::resource_version::ResourceVersion;
@@ -123,7 +153,6 @@ mod tests {
     use fleetcache_cache::store::{Element, Store};
 
     use super::*;
-    use crate::decision::Freshness;
 
     fn snapshot() -> Arc<Snapshot> {
         holding(["a", "b"].map(|name| (name.to_owned(), name.to_owned())))
@@ -156,6 +185,8 @@ mod tests {
             freshness: Freshness::Latest,
             max_age: None,
             limit,
+            from: None,
+            by_index: false,
             pretty: false,
             selector: Selector::parse(labels, "").unwrap(),
         }
@@ -172,6 +203,7 @@ mod tests {
     async fn ask(path: &str, read: CachedRead) -> Result<String, LiveReason> {
         let resource = ResourcePath::parse_strict(path).unwrap();
         let response = answer(&resource, &read, &snapshot(), Duration::from_secs(3)).await?;
+        let response = response.response;
         let length = response.headers()[CONTENT_LENGTH].clone();
         assert_eq!(response.headers()[AGE], "3");
         let body = response.into_body().collect().await.unwrap().to_bytes();
@@ -205,7 +237,6 @@ mod tests {
         let whole = check("/api/v1/pods", None).await.unwrap();
         assert_eq!(whole.matches("\"name\"").count(), 2);
         assert_eq!(check("/api/v1/pods", Some(2)).await.as_ref(), Ok(&whole));
-        assert_eq!(check("/api/v1/pods", Some(1)).await, Err(LiveReason::Limit));
         assert!(
             check("/api/v1/namespaces/m/pods", Some(1))
                 .await
@@ -215,14 +246,64 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_selector_chooses_and_a_full_page_of_it_goes_live() {
+    async fn a_selector_chooses() {
         let one = select("/api/v1/pods", None, "is=a").await.unwrap();
         assert_eq!(one.matches("\"name\"").count(), 1);
         assert_eq!(select("/api/v1/pods", Some(2), "is=a").await, Ok(one));
-        let full = select("/api/v1/pods", Some(1), "is=a").await;
-        assert_eq!(full, Err(LiveReason::Limit));
         let none = select("/api/v1/pods", None, "is=c").await.unwrap();
         assert!(none.contains("\"items\":[]"));
+    }
+
+    #[tokio::test]
+    async fn a_page_tells_where_the_next_one_begins() {
+        let token = |start| {
+            let token =
+                format!("{{\"v\":\"meta.k8s.io/v1\",\"rv\":9,\"start\":\"{start}\\u0000\"}}");
+            base64::prelude::BASE64_URL_SAFE_NO_PAD.encode(token)
+        };
+        let meta =
+            |rest: &str| format!("\"metadata\":{{\"resourceVersion\":\"9\"{rest}}},\"items\":[");
+        for (path, labels, rest) in [
+            // What follows is counted where everything is selected, and may not be selected.
+            (
+                "/api/v1/pods",
+                "",
+                format!(
+                    ",\"continue\":\"{}\",\"remainingItemCount\":1",
+                    token("/n/a")
+                ),
+            ),
+            (
+                "/api/v1/namespaces/n/pods",
+                "",
+                format!(",\"continue\":\"{}\",\"remainingItemCount\":1", token("/a")),
+            ),
+            (
+                "/api/v1/pods",
+                "is=a",
+                format!(",\"continue\":\"{}\"", token("/n/a")),
+            ),
+            ("/api/v1/pods", "is=b", String::new()),
+        ] {
+            let page = select(path, Some(1), labels).await.unwrap();
+            assert!(page.contains(&meta(&rest)), "{page}");
+            assert_eq!(page.matches("\"name\"").count(), 1, "{page}");
+        }
+        let next = CachedRead {
+            from: ContinueToken::parse(&token("/n/a")),
+            // The state at this version too: the last change was at 9.
+            freshness: Freshness::Exact(ResourceVersion::from_number(9)),
+            ..read(Some(1), "")
+        };
+        let page = ask("/api/v1/pods", next).await.unwrap();
+        assert!(page.contains(&meta("")), "{page}");
+        assert!(page.contains("\"name\":\"b\""), "{page}");
+        let full = CachedRead {
+            by_index: true,
+            ..read(Some(1), "")
+        };
+        let full = ask("/api/v1/pods", full).await;
+        assert_eq!(full, Err(LiveReason::Limit));
     }
 
     #[tokio::test]
@@ -260,9 +341,8 @@ mod tests {
                 ..read(None, labels)
             };
             let resource = ResourcePath::parse_strict("/api/v1/pods").unwrap();
-            let response = answer(&resource, &read, &snapshot, Duration::ZERO)
-                .await
-                .unwrap();
+            let answer = answer(&resource, &read, &snapshot, Duration::ZERO).await;
+            let response = answer.unwrap().response;
             let length = response.headers().get(CONTENT_LENGTH).cloned();
             assert_eq!(length.is_some(), !pretty);
             let body = response.into_body().collect().await.unwrap().to_bytes();

@@ -10,6 +10,7 @@ use http::HeaderMap;
 use http::header::UPGRADE;
 
 use crate::cache_control::CacheControl;
+use crate::continue_token::{ContinueToken, Style};
 use crate::negotiation::negotiate;
 use crate::query::query_pairs;
 use crate::read_settings::{ReadSettings, UnsetResourceVersion};
@@ -24,8 +25,13 @@ pub struct CachedRead {
     pub freshness: Freshness,
     /// Time for which the server may not have been heard.
     pub max_age: Option<Duration>,
-    /// A list with more objects than this goes live.
+    /// A list with more objects than this is given in pages.
     pub limit: Option<u64>,
+    /// Where the page begins, in a list that is continued.
+    pub from: Option<ContinueToken>,
+    /// The server asks its storage for one object, or an index, if a list that begins with the first object is by such a
+    /// selector; whether more follows a full page is then its own affair.
+    pub by_index: bool,
     /// Indented, for people.
     pub pretty: bool,
     /// The objects of a list that are asked for.
@@ -41,6 +47,8 @@ pub enum Freshness {
     Latest,
     /// A resourceVersion that the answer may not be older than.
     NotOlderThan(ResourceVersion),
+    /// The state at this resourceVersion.
+    Exact(ResourceVersion),
     /// What the cluster holds now, and not older than a version, where one was named.
     Consistent {
         /// The version; 0 where none was named.
@@ -59,13 +67,13 @@ pub enum LiveReason {
     CacheControl,
     /// The configuration says that reads of this kind with resourceVersion unset are live.
     Configured,
-    /// A page of a list.
+    /// A page of a list that memory cannot continue: its state is not held, or only the server can judge the token.
     Continue,
     /// A custom resource without objects: only the cluster may say that the kind is still served.
     Empty,
     /// The changes that a watch asks for are not held any more; the cluster may still hold them.
     History,
-    /// The list has more objects than its limit.
+    /// The list fills its limit, and whether more follows is for the server to say: it takes such a selector to an index.
     Limit,
     /// The server was not heard for longer than `Cache-Control: max-age` allows.
     MaxAge,
@@ -85,7 +93,7 @@ pub enum LiveReason {
     Refused(Refusal),
     /// Another representation than plain JSON.
     Representation,
-    /// A resourceVersion that memory has not reached or cannot answer for: of the future, exact, or malformed.
+    /// A resourceVersion that memory has not reached or cannot answer for: of the future, exact and not held, or malformed.
     ResourceVersion,
     /// A namespace for a cluster-scoped kind, or none for an object of a namespaced one.
     Scope,
@@ -164,7 +172,9 @@ impl From<NotServable> for LiveReason {
             NotServable::BelowFloor => Self::BelowFloor,
             NotServable::NotSynced => Self::NotSynced,
             NotServable::OtherScope => Self::Scope,
-            NotServable::TooOld => Self::ResourceVersion,
+            NotServable::FormerEpoch | NotServable::NotHeld | NotServable::TooOld => {
+                Self::ResourceVersion
+            }
             NotServable::Unconfirmed => Self::Unconfirmed,
             NotServable::Unproven => Self::Unproven,
         }
@@ -200,7 +210,7 @@ pub fn cacheable<'r>(
     if resource.subresource.is_some() {
         return Err(LiveReason::Subresource);
     }
-    let mut read = options(info)?;
+    let mut read = options(info, resource)?;
     let cache_control = CacheControl::of(headers);
     if cache_control.no_store {
         return Err(LiveReason::CacheControl);
@@ -223,6 +233,8 @@ fn with_cache_control(
     cache_control: CacheControl,
 ) -> Result<Freshness, LiveReason> {
     Ok(match (asked, unset) {
+        // What was at a version never changes.
+        (exact @ Freshness::Exact(_), _) => exact,
         (Freshness::Latest, UnsetResourceVersion::Live) => return Err(LiveReason::Configured),
         (Freshness::NotOlderThan(not_older_than), _) if cache_control.no_cache => {
             Freshness::Consistent { not_older_than }
@@ -256,10 +268,10 @@ pub fn informer(
 
 /// Reads the options of a GET or LIST. The first value of a repeated one counts; those unknown to the server are
 /// ignored, as it does; those it would refuse go live, so that it says so in its own words.
-fn options(info: &RequestInfo<'_>) -> Result<CachedRead, LiveReason> {
+fn options(info: &RequestInfo<'_>, resource: &ResourcePath<'_>) -> Result<CachedRead, LiveReason> {
     let list = info.verb == Verb::List;
     let (mut version, mut version_match) = (None, None);
-    let mut limit = None;
+    let (mut limit, mut token) = (None, None);
     let (mut labels, mut fields) = (None, None);
     // Go refuses a query with a semicolon in part; what it makes of the rest is its own affair.
     if info.query.contains(';') {
@@ -273,7 +285,8 @@ fn options(info: &RequestInfo<'_>) -> Result<CachedRead, LiveReason> {
                 let parsed: i64 = value.parse().map_err(|_| LiveReason::Options)?;
                 limit = Some(parsed);
             }
-            "continue" if !value.is_empty() => return Err(LiveReason::Continue),
+            "continue" if !list && !value.is_empty() => return Err(LiveReason::Continue),
+            "continue" => drop(token.get_or_insert(value)),
             "labelSelector" if list => drop(labels.get_or_insert(value)),
             "fieldSelector" if list => drop(fields.get_or_insert(value)),
             "shardSelector" if !value.is_empty() => return Err(LiveReason::Selector),
@@ -288,36 +301,53 @@ fn options(info: &RequestInfo<'_>) -> Result<CachedRead, LiveReason> {
             _ => {}
         }
     }
-    let not_older_than = match version_match.as_deref().unwrap_or_default() {
-        "" => false,
-        // Of a single object the server takes any match, and none counts.
-        _ if !list => false,
-        "NotOlderThan" => true,
-        _ => return Err(LiveReason::ResourceVersion),
-    };
-    let limit = limit.filter(|limit| *limit > 0).map(i64::unsigned_abs);
-    let freshness = match version.as_deref().unwrap_or_default() {
-        // A match without a version is a mistake.
-        "" if not_older_than => return Err(LiveReason::ResourceVersion),
-        "" => Freshness::Latest,
-        "0" => Freshness::Any,
-        // With a limit alone the version is meant exactly.
-        _ if limit.is_some() && !not_older_than => return Err(LiveReason::ResourceVersion),
-        version => Freshness::NotOlderThan(
-            ResourceVersion::parse(version).ok_or(LiveReason::ResourceVersion)?,
-        ),
-    };
-    // The watch cache of the server ignores the limit of a list at resourceVersion 0.
-    let limit = limit.filter(|_| freshness != Freshness::Any);
     let selector = Selector::parse(
         labels.as_deref().unwrap_or_default(),
         fields.as_deref().unwrap_or_default(),
     )
     .map_err(|_| LiveReason::Selector)?;
+    // Of a single object the server takes any match, and none counts.
+    let version_match = version_match.filter(|_| list).unwrap_or_default();
+    let version = version.unwrap_or_default();
+    let limit = limit.filter(|limit| *limit > 0).map(i64::unsigned_abs);
+    let from = match token.as_deref().unwrap_or_default() {
+        "" => None,
+        token => Some(ContinueToken::parse(token).ok_or(LiveReason::Continue)?),
+    };
+    let parse = |version| ResourceVersion::parse(version).ok_or(LiveReason::ResourceVersion);
+    let freshness = match (&from, &*version_match, &*version) {
+        // Any other version or a match are a mistake.
+        (Some(from), "", "" | "0") => match from.resource_version {
+            Some(version) => Freshness::Exact(version),
+            None => Freshness::Latest,
+        },
+        (Some(_), ..) => return Err(LiveReason::Continue),
+        (None, "", "") => Freshness::Latest,
+        (None, "" | "NotOlderThan", "0") => Freshness::Any,
+        // With a limit alone the version is meant exactly, unless the server takes one object from its storage.
+        (None, "", version) if limit.is_some() => {
+            if selector.names_one("metadata.name") {
+                return Err(LiveReason::ResourceVersion);
+            }
+            Freshness::Exact(parse(version)?)
+        }
+        // A match without a version is a mistake, and so is exactly any version.
+        (None, "NotOlderThan", "") | (None, "Exact", "" | "0") => {
+            return Err(LiveReason::ResourceVersion);
+        }
+        (None, "" | "NotOlderThan", version) => Freshness::NotOlderThan(parse(version)?),
+        (None, "Exact", version) => Freshness::Exact(parse(version)?),
+        _ => return Err(LiveReason::ResourceVersion),
+    };
+    // The watch cache of the server ignores the limit at resourceVersion 0, in whatever page.
+    let is_ignored = version == "0" && Style::of(&resource.gvr) == Style::WatchCache;
+    let indexed = ["metadata.name", "metadata.namespace", "spec.nodeName"];
     Ok(CachedRead {
         freshness,
         max_age: None,
-        limit,
+        limit: limit.filter(|_| !is_ignored),
+        by_index: from.is_none() && indexed.iter().any(|field| selector.names_one(field)),
+        from,
         pretty: false,
         selector,
     })

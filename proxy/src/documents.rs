@@ -230,6 +230,7 @@ impl Asked {
             }
             Error::ClusterNotFound { .. }
             | Error::InformerMissing { .. }
+            | Error::PageExpired { .. }
             | Error::NotCached { .. }
             | Error::TooManyRequests { .. }
             | Error::Unauthenticated

@@ -68,6 +68,12 @@ pub enum Error {
         /// The resource.
         resource: String,
     },
+    /// The page is one of the cluster that was there before.
+    #[error("the page is of a former epoch")]
+    PageExpired {
+        /// Goes on at the same key with what the cluster holds now.
+        continue_token: String,
+    },
     /// The request carries no credential that is known.
     #[error("unauthorized")]
     Unauthenticated,
@@ -103,6 +109,7 @@ impl Error {
             | Self::TooManyRequests { .. }
             | Self::NotCached { .. }
             | Self::InformerMissing { .. }
+            | Self::PageExpired { .. }
             | Self::Unauthenticated
             | Self::ImpersonationRefused
             | Self::NotFound
@@ -130,6 +137,7 @@ pub fn cause(error: &Error) -> &'static str {
         Error::TooManyRequests { .. } => "TooManyRequests",
         Error::NotCached { .. } => "NotCached",
         Error::InformerMissing { .. } => "InformerMissing",
+        Error::PageExpired { .. } => "PageExpired",
         Error::Unauthenticated => "Unauthorized",
         Error::ImpersonationRefused => "ImpersonationRefused",
         Error::NotFound => "NotFound",

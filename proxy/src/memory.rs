@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fleetcache_cache::cluster_accessor::ClusterAccessor;
 use fleetcache_cache::connection::Connection;
-use fleetcache_cache::informer::{Informer, Scope};
+use fleetcache_cache::informer::{Informer, NotServable, Scope};
 use fleetcache_cache::informers::Lookup;
 use fleetcache_cache::resource_version::ResourceVersion;
 use fleetcache_cache::store::Snapshot;
@@ -53,13 +53,21 @@ impl<'r> Asked<'r> {
         cluster: &ClusterAccessor,
         connection: &Connection,
         settings: &ClusterSettings,
-    ) -> Result<Response<Body>, LiveReason> {
+    ) -> Result<Result<Response<Body>, LiveReason>, Error> {
         match self {
             Self::Read(resource, read) => from_informer(cluster, connection, resource, read).await,
             Self::Watch(resource, asked) => {
                 let grace = settings.watch_disconnect_grace;
-                watch::answer(cluster, connection, resource, asked, grace).await
+                Ok(watch::answer(cluster, connection, resource, asked, grace).await)
             }
+        }
+    }
+
+    /// Whether an informer that starts now could answer it: it holds no state of before.
+    fn may_wait(&self) -> bool {
+        match self {
+            Self::Read(_, read) => !matches!(read.freshness, Freshness::Exact(_)),
+            Self::Watch(..) => true,
         }
     }
 }
@@ -68,7 +76,8 @@ impl<'r> Asked<'r> {
 /// synced, for as long as a request may take.
 ///
 /// # Errors
-/// There is no informer yet, and `on_missing` says that this is an error.
+/// There is no informer yet, and `on_missing` says that this is an error; or the page is one of the cluster that was there
+/// before.
 pub async fn answer(
     cluster: &ClusterAccessor,
     connection: &Connection,
@@ -82,19 +91,20 @@ pub async fn answer(
         Err(reason) => return Ok(Err(reason)),
     };
     let patience = settings.request_timeout;
-    match asked.answer(cluster, connection, settings).await {
+    match asked.answer(cluster, connection, settings).await? {
         Err(reason)
-            if waited(
-                cluster,
-                connection,
-                asked.resource(),
-                reason,
-                on_missing,
-                patience,
-            )
-            .await? =>
+            if asked.may_wait()
+                && waited(
+                    cluster,
+                    connection,
+                    asked.resource(),
+                    reason,
+                    on_missing,
+                    patience,
+                )
+                .await? =>
         {
-            Ok(asked.answer(cluster, connection, settings).await)
+            asked.answer(cluster, connection, settings).await
         }
         now => Ok(now),
     }
@@ -140,11 +150,24 @@ async fn from_informer(
     connection: &Connection,
     resource: &ResourcePath<'_>,
     read: &CachedRead,
-) -> Result<Response<Body>, LiveReason> {
-    let informer = decision::informer(cluster.informers().lookup(&resource.gvr))?;
-    let snapshot = snapshot(&informer, connection, scope(resource), read.freshness).await?;
-    let age = young_enough(read.max_age, informer.age())?;
-    cached::answer(resource, read, &snapshot, age).await
+) -> Result<Result<Response<Body>, LiveReason>, Error> {
+    let informer = match decision::informer(cluster.informers().lookup(&resource.gvr)) {
+        Ok(informer) => informer,
+        Err(reason) => return Ok(Err(reason)),
+    };
+    let held = snapshot(&informer, connection, scope(resource), read.freshness).await;
+    let snapshot = match (held, &read.from) {
+        (Ok(snapshot), _) => snapshot,
+        // What the token means to the cluster that is there now is another list.
+        (Err(NotServable::FormerEpoch), Some(token)) => {
+            return Err(Error::PageExpired {
+                continue_token: token.clone().at_newest().to_string(),
+            });
+        }
+        (Err(NotServable::NotHeld), Some(_)) => return Ok(Err(LiveReason::Continue)),
+        (Err(why), _) => return Ok(Err(why.into())),
+    };
+    Ok(show(&informer, resource, read, &snapshot).await)
 }
 
 /// What an informer holds, where it is new enough.
@@ -153,16 +176,32 @@ pub(crate) async fn snapshot(
     connection: &Connection,
     scope: Scope,
     freshness: Freshness,
-) -> Result<Arc<Snapshot>, LiveReason> {
+) -> Result<Arc<Snapshot>, NotServable> {
     let on = (connection.generation, connection.epoch);
-    Ok(match freshness {
-        Freshness::Any => informer.read_any(on, scope)?,
-        Freshness::Latest => informer.read_latest(on, scope).await?,
-        Freshness::NotOlderThan(version) => informer.read_not_older(on, scope, version).await?,
+    match freshness {
+        Freshness::Any => informer.read_any(on, scope),
+        Freshness::Latest => informer.read_latest(on, scope).await,
+        Freshness::NotOlderThan(version) => informer.read_not_older(on, scope, version).await,
+        Freshness::Exact(version) => informer.read_exact(on, scope, version),
         Freshness::Consistent { not_older_than } => {
-            not_older(informer.read_consistent(on, scope).await?, not_older_than)?
+            not_older(informer.read_consistent(on, scope).await?, not_older_than)
         }
-    })
+    }
+}
+
+/// Answers with a snapshot, and keeps it for the next page where there is one.
+async fn show(
+    informer: &Informer,
+    resource: &ResourcePath<'_>,
+    read: &CachedRead,
+    snapshot: &Arc<Snapshot>,
+) -> Result<Response<Body>, LiveReason> {
+    let age = young_enough(read.max_age, informer.age())?;
+    let answer = cached::answer(resource, read, snapshot, age).await?;
+    if answer.continues {
+        informer.keep_for_pages(snapshot);
+    }
+    Ok(answer.response)
 }
 
 /// Answers with what was known last of a cluster that is not connected, where the configuration says so and the request
@@ -180,14 +219,17 @@ pub async fn last_known(
     let lost = cluster.lost()?;
     let informer = decision::informer(cluster.informers().lookup(&resource.gvr)).ok()?;
     // The floor is not asked: what was told since the informer was last right cannot be had now.
-    let snapshot = informer.read_last_known(lost.epoch, scope(resource)).ok()?;
+    let (epoch, scope) = (lost.epoch, scope(resource));
+    let held = || informer.read_last_known(epoch, scope);
     let snapshot = match read.freshness {
-        Freshness::Any | Freshness::Latest => snapshot,
-        Freshness::NotOlderThan(version) => not_older(snapshot, version).ok()?,
+        Freshness::Any | Freshness::Latest => held(),
+        Freshness::NotOlderThan(version) => held().and_then(|held| not_older(held, version)),
+        Freshness::Exact(version) => informer.read_exact_last_known(epoch, scope, version),
         Freshness::Consistent { .. } => return None,
     };
-    let age = young_enough(read.max_age, informer.age()).ok()?;
-    let mut response = cached::answer(resource, &read, &snapshot, age).await.ok()?;
+    let snapshot = snapshot.ok()?;
+    let shown = show(&informer, resource, &read, &snapshot).await;
+    let mut response = shown.ok()?;
     if let Some(warning) = status::warning_last_known(cluster.name(), lost.at) {
         response.headers_mut().append(WARNING, warning);
     }
@@ -201,11 +243,11 @@ pub(crate) fn scope(resource: &ResourcePath<'_>) -> Scope {
     }
 }
 
-fn not_older(snapshot: Arc<Snapshot>, than: ResourceVersion) -> Result<Arc<Snapshot>, LiveReason> {
+fn not_older(snapshot: Arc<Snapshot>, than: ResourceVersion) -> Result<Arc<Snapshot>, NotServable> {
     if snapshot.resource_version >= than {
         Ok(snapshot)
     } else {
-        Err(LiveReason::ResourceVersion)
+        Err(NotServable::TooOld)
     }
 }
 

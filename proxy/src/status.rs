@@ -21,11 +21,14 @@ pub const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 /// Said in addition to the cause where a write got no answer.
 const OUTCOME_UNKNOWN: &str = "OutcomeUnknown";
 
+/// What an apiserver says of a page that came too late.
+const PAGE_EXPIRED: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
+
 /// The answer for an error: a JSON Status in the apiserver's own words and key order. Its `Audit-ID` is a fresh one,
 /// for the caller to overwrite with [`audit_id`] of the request.
 pub fn response(error: &Error) -> Response<Body> {
     let failure = Failure::from(error);
-    let mut response = Response::new(full(failure.to_json()));
+    let mut response = Response::new(full(failure.to_json(error)));
     *response.status_mut() = failure.code;
     let headers = response.headers_mut();
     headers.insert(AUDIT_ID, mint());
@@ -176,6 +179,12 @@ impl From<&Error> for Failure {
                     ..Details::of(cluster)
                 }),
             },
+            Error::PageExpired { .. } => Self {
+                code: StatusCode::GONE,
+                reason: "Expired",
+                message: PAGE_EXPIRED.to_owned(),
+                details: None,
+            },
             Error::Unauthenticated => Self {
                 code: StatusCode::UNAUTHORIZED,
                 reason: "Unauthorized",
@@ -285,11 +294,15 @@ fn whole_seconds(pause: Duration) -> u64 {
 }
 
 impl Failure {
-    fn to_json(&self) -> String {
+    fn to_json(&self, error: &Error) -> String {
+        let continue_token = match error {
+            Error::PageExpired { continue_token } => Some(continue_token.as_str()),
+            _ => None,
+        };
         let status = Status {
             kind: "Status",
             api_version: "v1",
-            metadata: Empty {},
+            metadata: ListMeta { continue_token },
             status: "Failure",
             message: &self.message,
             reason: self.reason,
@@ -312,7 +325,7 @@ impl Failure {
 struct Status<'a> {
     kind: &'static str,
     api_version: &'static str,
-    metadata: Empty,
+    metadata: ListMeta<'a>,
     status: &'static str,
     message: &'a str,
     reason: &'static str,
@@ -321,8 +334,12 @@ struct Status<'a> {
     code: u16,
 }
 
+/// `metav1.ListMeta`: a page that came too late tells how to go on.
 #[derive(Serialize)]
-struct Empty {}
+struct ListMeta<'a> {
+    #[serde(rename = "continue", skip_serializing_if = "Option::is_none")]
+    continue_token: Option<&'a str>,
+}
 
 /// `metav1.StatusDetails`, in its key order.
 #[derive(Default, Serialize)]

@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 use http::HeaderValue;
 use imbl::OrdMap;
 
-use super::Element;
+use super::{Element, Page};
 use crate::envelope::Envelope;
 use crate::resource_version::ResourceVersion;
 use crate::selector::{BoundSelector, Selector};
@@ -14,9 +14,6 @@ use crate::selector::{BoundSelector, Selector};
 /// Chunks of a LIST are about this long: large enough that TLS records and HTTP frames are full, small enough that a
 /// slow reader pins little.
 const CHUNK_BYTES: usize = 64 << 10;
-
-/// Objects looked at in one go, by their selectors too: less than a millisecond of a worker thread.
-const STEP: usize = 256;
 
 /// What one kind held at a version, immutable.
 #[derive(Debug)]
@@ -29,6 +26,10 @@ pub struct Snapshot {
     pub resource_version: ResourceVersion,
     /// The version of the last change in it; bookmarks do not count.
     pub last_event: ResourceVersion,
+    /// See `Store::replaced`.
+    pub(super) replaced: u64,
+    /// See `Store::identity`.
+    pub(super) store: Arc<()>,
     pub(super) envelope: Arc<Envelope>,
 }
 
@@ -57,6 +58,22 @@ impl Snapshot {
     /// Memory of the objects, in bytes, estimated from their lengths.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Whether it is what the kind held at a version: nothing happened between that version and this snapshot.
+    pub fn is_state_at(&self, resource_version: ResourceVersion) -> bool {
+        (self.last_event..=self.resource_version).contains(&resource_version)
+    }
+
+    /// Whether another snapshot is a state of the same store: no relist lies between them.
+    pub(crate) fn is_of_same_store(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.store, &other.store)
+    }
+
+    /// Bytes that this snapshot holds and a later one of the same store does not, at most.
+    pub(crate) fn bytes_beyond(&self, later: &Self) -> u64 {
+        let replaced = later.replaced.saturating_sub(self.replaced);
+        replaced.min(self.bytes as u64)
     }
 
     /// The objects of a namespace, or all of them, in the order of a LIST.
@@ -93,39 +110,26 @@ impl Snapshot {
         self.envelope.object_from_item(&element.item)
     }
 
-    /// A LIST's body; `None` where more than `most` objects are selected. Gives way to other tasks while it looks.
-    pub async fn list(
+    /// The body of a LIST at a version that this snapshot is the state at. `continue_token` is empty where no more follows.
+    pub fn list_body(
         &self,
-        namespace: Option<&str>,
-        selector: &BoundSelector,
-        most: Option<usize>,
-    ) -> Option<ListBody> {
-        let (head, tail) = self.envelope.around_list(self.resource_version);
-        let most = most.unwrap_or(usize::MAX);
-        let all = selector.is_empty();
-        let mut items = Vec::new();
-        let mut length = head.len() + tail.len();
-        for (at, element) in self.range(namespace).enumerate() {
-            if at % STEP == STEP - 1 {
-                tokio::task::yield_now().await;
-            }
-            if !all && !selector.matches(element) {
-                continue;
-            }
-            // One more tells that there are too many; the rest is not looked at.
-            if items.len() == most {
-                return None;
-            }
-            length += element.item.len() + usize::from(!items.is_empty());
-            items.push(element.item.clone());
-        }
-        Some(ListBody {
-            length: length as u64,
+        page: Page,
+        resource_version: ResourceVersion,
+        continue_token: &str,
+    ) -> ListBody {
+        let remaining = page.rest.and_then(|rest| rest.count);
+        let (head, tail) = self
+            .envelope
+            .around_list(resource_version, continue_token, remaining);
+        let commas = page.items.len().saturating_sub(1);
+        let items: usize = page.items.iter().map(Bytes::len).sum();
+        ListBody {
+            length: (head.len() + items + commas + tail.len()) as u64,
             head: Some(head),
             tail: Some(tail),
-            items: items.into_iter(),
+            items: page.items.into_iter(),
             first: true,
-        })
+        }
     }
 }
 
@@ -167,42 +171,5 @@ impl Iterator for ListBody {
             chunk.extend_from_slice(&item);
         }
         Some(chunk.freeze())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::object::ObjectHead;
-    use crate::store::Store;
-    use crate::turns::turns_during;
-
-    #[tokio::test]
-    async fn a_list_of_many_objects_lets_others_work() {
-        let body = "{\"kind\":\"PodList\",\"apiVersion\":\"v1\",\"metadata\":{\"resourceVersion\":\"5\"},\"items\":[]}\n";
-        let envelope = Envelope::learn(body.as_bytes(), "Pod").unwrap().envelope;
-        let mut store = Store::default();
-        for at in 0..100_000 {
-            let object = format!(
-                r#"{{"metadata":{{"name":"p{at}","namespace":"n","resourceVersion":"1","labels":{{"odd":"{}"}}}}}}"#,
-                at % 2
-            );
-            let head = ObjectHead::parse(object.as_bytes()).unwrap();
-            let element = Element::new(&head.metadata, object.as_bytes(), object.clone().into());
-            store.stage(element.unwrap());
-        }
-        let snapshot = store.snapshot(&Arc::new(envelope));
-        for (labels, most, expected) in [
-            ("", None, Some(100_000)),
-            ("odd=1", None, Some(50_000)),
-            ("odd=2", None, Some(0)),
-            ("odd=1", Some(49_999), None),
-        ] {
-            let selector = Selector::parse(labels, "").unwrap();
-            let selector = snapshot.bind(&selector).unwrap();
-            let (list, turns) = turns_during(snapshot.list(None, &selector, most)).await;
-            assert_eq!(list.map(|list| list.items.len()), expected, "{labels}");
-            assert!(turns >= 100_000 / STEP - 1, "{turns} turns, {labels}");
-        }
     }
 }

@@ -22,6 +22,7 @@ mod limits;
 mod model;
 mod never_the_past;
 mod outage;
+mod pages;
 mod pair;
 mod reads;
 mod reflector;

@@ -84,33 +84,22 @@ fn cache_control_and_the_configuration_ask_for_newer_answers_only() {
 
 #[test]
 fn plain_reads_may_come_from_memory() {
-    let latest = |limit| {
+    let read = |freshness, limit| {
         Ok(CachedRead {
-            freshness: Freshness::Latest,
+            freshness,
             max_age: None,
             limit,
+            from: None,
+            by_index: false,
             pretty: false,
             selector: Selector::default(),
         })
     };
-    let not_older = |limit| {
-        Ok(CachedRead {
-            freshness: Freshness::NotOlderThan(ResourceVersion::from_number(5)),
-            max_age: None,
-            limit,
-            pretty: false,
-            selector: Selector::default(),
-        })
-    };
-    let any = || {
-        Ok(CachedRead {
-            freshness: Freshness::Any,
-            max_age: None,
-            limit: None,
-            pretty: false,
-            selector: Selector::default(),
-        })
-    };
+    let at_five = ResourceVersion::from_number(5);
+    let latest = |limit| read(Freshness::Latest, limit);
+    let not_older = |limit| read(Freshness::NotOlderThan(at_five), limit);
+    let exact = |limit| read(Freshness::Exact(at_five), limit);
+    let any = || read(Freshness::Any, None);
     for (target, expected) in [
         ("/api/v1/pods", latest(None)),
         ("/api/v1/pods?", latest(None)),
@@ -141,6 +130,20 @@ fn plain_reads_may_come_from_memory() {
             any(),
         ),
         ("/api/v1/pods?resourceVersion=5", not_older(None)),
+        ("/api/v1/pods?resourceVersion=5&limit=1", exact(Some(1))),
+        (
+            "/api/v1/pods?resourceVersion=5&resourceVersionMatch=Exact",
+            exact(None),
+        ),
+        (
+            "/api/v1/pods?resourceVersion=5&resourceVersionMatch=Exact&limit=2",
+            exact(Some(2)),
+        ),
+        // Events are in no watch cache, which would ignore the limit.
+        (
+            "/apis/events.k8s.io/v1/events?resourceVersion=0&limit=1",
+            read(Freshness::Any, Some(1)),
+        ),
         (
             "/api/v1/pods?resourceVersion=5&resourceVersion=x",
             not_older(None),
@@ -159,6 +162,105 @@ fn plain_reads_may_come_from_memory() {
 }
 
 #[test]
+fn a_page_is_of_the_version_in_its_token() {
+    let token = |version: Option<u64>| ContinueToken {
+        resource_version: version.map(ResourceVersion::from_number),
+        ..ContinueToken::after(ResourceVersion::default(), "a", Style::WatchCache)
+    };
+    let (at_seven, newest) = (token(Some(7)), token(None));
+    let exact = Freshness::Exact(ResourceVersion::from_number(7));
+    let consistent = Freshness::Consistent {
+        not_older_than: ResourceVersion::default(),
+    };
+    let (seven, now) = (at_seven.to_string(), newest.to_string());
+    for (options, cache_control, freshness, limit, from) in [
+        (
+            format!("limit=2&continue={seven}"),
+            "",
+            exact,
+            Some(2),
+            &at_seven,
+        ),
+        (format!("continue={seven}"), "", exact, None, &at_seven),
+        (
+            format!("continue={seven}&continue=x"),
+            "",
+            exact,
+            None,
+            &at_seven,
+        ),
+        // The watch cache ignores the limit at 0 here too.
+        (
+            format!("limit=2&resourceVersion=0&continue={seven}"),
+            "",
+            exact,
+            None,
+            &at_seven,
+        ),
+        // What was at a version does not change.
+        (
+            format!("continue={seven}"),
+            "no-cache",
+            exact,
+            None,
+            &at_seven,
+        ),
+        (
+            format!("limit=2&continue={now}"),
+            "",
+            Freshness::Latest,
+            Some(2),
+            &newest,
+        ),
+        (
+            format!("continue={now}"),
+            "no-cache",
+            consistent,
+            None,
+            &newest,
+        ),
+    ] {
+        let target = format!("/api/v1/pods?{options}");
+        let read = check(&target, &[("cache-control", cache_control)]).unwrap();
+        assert_eq!((read.freshness, read.limit), (freshness, limit), "{target}");
+        assert_eq!(read.from.as_ref(), Some(from), "{target}");
+    }
+    for refused in [
+        "resourceVersion=7",
+        "resourceVersion=abc",
+        "resourceVersionMatch=Exact",
+    ] {
+        let target = format!("/api/v1/pods?continue={seven}&{refused}");
+        assert_eq!(check(&target, &[]), Err(LiveReason::Continue), "{target}");
+    }
+}
+
+#[test]
+fn a_first_page_may_come_from_an_index_of_the_server() {
+    let seven = ContinueToken::after(ResourceVersion::from_number(7), "a", Style::WatchCache);
+    for (selector, options, expected) in [
+        ("metadata.name%3Da", "limit=1", true),
+        (
+            "metadata.namespace%3D%3Da,status.phase!%3Dx",
+            "limit=1",
+            true,
+        ),
+        ("spec.nodeName%3Da", "limit=1", true),
+        ("spec.nodeName!%3Da", "limit=1", false),
+        ("status.phase%3Da", "limit=1", false),
+        (
+            "metadata.name%3Da",
+            &*format!("limit=1&continue={seven}"),
+            false,
+        ),
+    ] {
+        let target = format!("/api/v1/pods?{options}&fieldSelector={selector}");
+        let read = check(&target, &[]).unwrap();
+        assert_eq!(read.by_index, expected, "{target}");
+    }
+}
+
+#[test]
 fn what_only_the_server_can_answer_goes_live() {
     use LiveReason::*;
     for (target, expected) in [
@@ -166,14 +268,18 @@ fn what_only_the_server_can_answer_goes_live() {
         ("/api/v1/pods?fieldSelector=status.phase", Selector),
         ("/api/v1/pods?shardSelector=x", Selector),
         ("/api/v1/pods?continue=abc", Continue),
-        ("/api/v1/pods?resourceVersion=5&limit=1", ResourceVersion),
+        (
+            "/api/v1/pods?resourceVersion=5&limit=1&fieldSelector=metadata.name%3Da",
+            ResourceVersion,
+        ),
+        ("/api/v1/namespaces/x/pods/p?continue=abc", Continue),
         ("/api/v1/pods?resourceVersion=05", ResourceVersion),
         (
             "/api/v1/pods?resourceVersionMatch=NotOlderThan",
             ResourceVersion,
         ),
         (
-            "/api/v1/pods?resourceVersion=5&resourceVersionMatch=Exact",
+            "/api/v1/pods?resourceVersion=0&resourceVersionMatch=Exact",
             ResourceVersion,
         ),
         (

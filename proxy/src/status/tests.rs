@@ -10,7 +10,7 @@ use super::*;
 /// The status code and the exact body, which always is one line.
 #[track_caller]
 fn check(error: &Error, code: u16, expected: &str) {
-    let json = Failure::from(error).to_json();
+    let json = Failure::from(error).to_json(error);
     assert_eq!(json, format!("{expected}\n"));
     let answer = response(error);
     assert_eq!(answer.status().as_u16(), code);
@@ -49,6 +49,19 @@ fn unknown_cluster() {
         &Error::ClusterNotFound { cluster: a() },
         404,
         r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"clusters \"a\" not found","reason":"NotFound","details":{"name":"a","kind":"clusters"},"code":404}"#,
+    );
+}
+
+/// As a kube-apiserver 1.36 answered after a compaction.
+#[test]
+fn a_page_that_came_too_late() {
+    check(
+        &Error::PageExpired {
+            continue_token: "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6LTEsInN0YXJ0IjoiZTFcdTAwMDAifQ"
+                .to_owned(),
+        },
+        410,
+        r#"{"kind":"Status","apiVersion":"v1","metadata":{"continue":"eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6LTEsInN0YXJ0IjoiZTFcdTAwMDAifQ"},"status":"Failure","message":"The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.","reason":"Expired","code":410}"#,
     );
 }
 
@@ -190,7 +203,8 @@ fn refusals() {
 async fn the_body_is_what_was_written() {
     let body = response(&Error::Unauthenticated).into_body();
     let bytes = body.collect().await.unwrap().to_bytes();
-    assert_eq!(bytes, Failure::from(&Error::Unauthenticated).to_json());
+    let error = Error::Unauthenticated;
+    assert_eq!(bytes, Failure::from(&error).to_json(&error));
 }
 
 #[test]

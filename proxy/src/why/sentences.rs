@@ -34,8 +34,8 @@ pub(super) fn sentence(reason: LiveReason) -> &'static str {
             "Its Cache-Control header asks for the cluster itself (no-store). Leave the header out."
         }
         LiveReason::Continue => {
-            "It is a further page of a list, and pages are the cluster's own. Ask for the list without limit: memory gives it \
-             whole."
+            "It is a further page of a list of which memory does not hold that version (any more), or has a token that only the \
+             cluster can judge. Ask for the next page within five minutes, or for the list without limit."
         }
         LiveReason::Empty => {
             "It lists a custom resource of which there are no objects, and only the cluster may say that the kind is still \
@@ -46,7 +46,8 @@ pub(super) fn sentence(reason: LiveReason) -> &'static str {
              still have them. Nothing is wrong: a client that stays away for so long is served by the cluster once."
         }
         LiveReason::Limit => {
-            "The list has more objects than its limit, and pages are the cluster's own. Leave the limit out or raise it."
+            "The list fills its limit, and by such a fieldSelector (a name, a namespace, a node) only the cluster says whether \
+             more follows. Leave the limit out or raise it."
         }
         LiveReason::Method => {
             "It may change something, and whatever does goes to the cluster. Only GETs come from memory."
@@ -76,8 +77,8 @@ pub(super) fn sentence(reason: LiveReason) -> &'static str {
              application/json`: `kubectl get -o json` does."
         }
         LiveReason::ResourceVersion => {
-            "It asks for a resourceVersion that memory has not reached or cannot answer for: one of the future, an exact one, or \
-             a malformed one. Leave it out, or ask for 0."
+            "It asks for a resourceVersion that memory has not reached or cannot answer for: one of the future, an exact one \
+             that is not held, or a malformed one. Leave it out, or ask for 0."
         }
         LiveReason::Scope => {
             "It names a namespace for a kind that has none, or no namespace for an object that is in one: the cluster says what \

@@ -145,8 +145,8 @@ async fn selectors_choose_what_the_server_chooses() {
         }
         for (query, hit) in [
             ("labelSelector=app&limit=4", true),
-            ("labelSelector=app&limit=3", false),
-            ("labelSelector=app&limit=2", false),
+            ("labelSelector=app&limit=3", true),
+            ("labelSelector=app&limit=2", true),
             ("labelSelector=none&limit=1", true),
             ("labelSelector=app&fieldSelector=metadata.name%3Da", true),
             ("labelSelector=app&labelSelector=none", true),

@@ -47,10 +47,10 @@ fn whole() -> Vec<Row> {
 fn options(facts: &Facts) -> Vec<Row> {
     let (newest, first, compacted) = (facts.newest, facts.first, facts.compacted);
     let of_lists: Vec<(&str, String, bool)> = vec![
-        ("2 limit", "limit=2".into(), false),
+        ("2 limit", "limit=2".into(), true),
         ("2 limit", "limit=5".into(), true),
         ("2 limit", "limit=500".into(), true),
-        ("3 limit", "limit=2&labelSelector=app%3Dx".into(), false),
+        ("3 limit", "limit=2&labelSelector=app%3Dx".into(), true),
         ("3 limit", "limit=5&labelSelector=app%3Dx".into(), true),
         ("4 limit", "limit=0".into(), true),
         ("4 limit", "limit=-1".into(), true),
@@ -101,7 +101,7 @@ fn options(facts: &Facts) -> Vec<Row> {
         (
             "7 past",
             format!("resourceVersion={first}&resourceVersionMatch=NotOlderThan&limit=2"),
-            false,
+            true,
         ),
         (
             "7 exact",
@@ -169,7 +169,7 @@ fn options(facts: &Facts) -> Vec<Row> {
         (
             "17 repeated",
             "limit=1&limit=3&foo=bar&x%5B%5D=1".into(),
-            false,
+            true,
         ),
         ("17 repeated", "limit=500&limit=1&foo=bar".into(), true),
         ("17 repeated", "limit=500&limit=abc".into(), true),
@@ -195,7 +195,7 @@ fn options(facts: &Facts) -> Vec<Row> {
         ("17 unknown", "&&&".into(), true),
         ("17 unknown", "=1&=".into(), true),
         ("17 unknown", "limit=1;limit=2".into(), false),
-        ("17 unknown", "li%6Dit=2".into(), false),
+        ("17 unknown", "li%6Dit=2".into(), true),
         ("17 unknown", "dryRun=All".into(), true),
         ("17 unknown", "fieldValidation=Strict".into(), true),
         ("17 unknown", String::new(), true),
@@ -238,7 +238,7 @@ fn options(facts: &Facts) -> Vec<Row> {
             format!("{kind}?resourceVersion=0&limit=1"),
             hit,
         ));
-        rows.push(Row::get("2 limit", format!("{kind}?limit=1"), false));
+        rows.push(Row::get("2 limit", format!("{kind}?limit=1"), hit));
         rows.push(Row::get("2 limit", format!("{kind}?limit=500"), hit));
         rows.push(Row::get(
             "8 odd version",
@@ -272,13 +272,20 @@ fn options(facts: &Facts) -> Vec<Row> {
     rows
 }
 
+fn encode(token: &str) -> String {
+    use base64::Engine as _;
+    base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(token)
+}
+
 /// Continue tokens, right and wrong.
 fn pages(facts: &Facts) -> Vec<Row> {
     let token = &facts.token;
     let made = |rv: i64, start: &str| {
-        use base64::Engine as _;
-        let token = serde_json::json!({"v": "meta.k8s.io/v1", "rv": rv, "start": start});
-        base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(token.to_string())
+        // The keys in the server's order: of another one no token is taken from memory.
+        let start = serde_json::json!(start);
+        encode(&format!(
+            r#"{{"v":"meta.k8s.io/v1","rv":{rv},"start":{start}}}"#
+        ))
     };
     let compacted = i64::try_from(facts.compacted).unwrap_or(1);
     let newest = i64::try_from(facts.newest).unwrap_or(1);
@@ -292,7 +299,17 @@ fn pages(facts: &Facts) -> Vec<Row> {
         format!("limit=2&continue={token}%3D%3D"),
         format!("limit=2&continue={}", facts.token_of_pods),
         format!("limit=1&continue={}", made(newest, "/cm2\u{0}")),
-        format!("limit=1&continue={}", made(-1, "/cm2\u{0}")),
+        format!("limit=1&continue={}", made(-7, "/cm2\u{0}")),
+        format!(
+            "limit=1&continue={}",
+            encode(r#"{"rv":-1,"start":"/cm2\u0000","v":"meta.k8s.io/v1"}"#)
+        ),
+        format!("limit=1&continue={}", made(-1, "/../cm2\u{0}")),
+        format!("limit=1&continue={}", made(-1, "/cm2")),
+        format!(
+            "limit=1&resourceVersion=5&continue={}",
+            made(-1, "/cm2\u{0}")
+        ),
         format!("limit=1&continue={}", made(0, "/cm2\u{0}")),
         format!("limit=1&continue={}", made(99_999_999, "/cm2\u{0}")),
         format!("limit=1&continue={}", made(newest, "cm2")),
@@ -306,11 +323,57 @@ fn pages(facts: &Facts) -> Vec<Row> {
     .into_iter()
     .map(|query| Row::get("13 continue", format!("{CONFIGMAPS}?{query}"), false))
     .collect();
-    rows.push(Row::get(
-        "13 continue",
-        format!("{CONFIGMAPS}?continue="),
-        true,
-    ));
+    for query in [
+        String::new(),
+        made(-1, "/cm2\u{0}"),
+        made(-1, "cm2\u{0}"),
+        made(-1, "/a\u{0}"),
+        made(-1, "/zzz\u{0}"),
+        made(-1, "/diff/cm2\u{0}"),
+        format!("{}&limit=1", made(-1, "/cm2\u{0}")),
+        format!("{}&limit=3", made(-1, "/cm2\u{0}")),
+        format!("{}&limit=1&resourceVersion=0", made(-1, "/cm2\u{0}")),
+        format!("{}&limit=1&labelSelector=app%3Dx", made(-1, "/cm1\u{0}")),
+        format!("{}&limit=2&labelSelector=app%3Dx", made(-1, "/cm1\u{0}")),
+        format!(
+            "{}&limit=1&fieldSelector=metadata.name%3Dcm4",
+            made(-1, "/cm2\u{0}")
+        ),
+        format!("{}&continue=zzz", made(-1, "/cm2\u{0}")),
+    ] {
+        let path = format!("{CONFIGMAPS}?continue={query}");
+        rows.push(Row::get("13 continue", path, true));
+    }
+    // The server takes what a selector names alone from an index, and counts what follows there.
+    for query in [
+        "limit=1&fieldSelector=metadata.name%3Dcm1",
+        "limit=2&fieldSelector=metadata.name%3Dcm1",
+    ] {
+        rows.push(Row::get(
+            "3 limit",
+            format!("{CONFIGMAPS}?{query}"),
+            query.starts_with("limit=2"),
+        ));
+    }
+    for (query, hit) in [
+        ("limit=2&fieldSelector=metadata.namespace%3Ddiff", false),
+        ("limit=9&fieldSelector=metadata.namespace%3Ddiff", true),
+        ("limit=1&fieldSelector=metadata.name%3Dcm1", false),
+        ("limit=2&fieldSelector=metadata.namespace%21%3Ddiff", true),
+    ] {
+        rows.push(Row::get(
+            "3 limit",
+            format!("/api/v1/configmaps?{query}"),
+            hit,
+        ));
+    }
+    for (query, hit) in [
+        ("limit=1&fieldSelector=spec.nodeName%3Dn1", false),
+        ("limit=2&fieldSelector=spec.nodeName%3Dn1", true),
+        ("limit=1&fieldSelector=spec.schedulerName%3Dnobody", true),
+    ] {
+        rows.push(Row::get("3 limit", format!("{PODS}?{query}"), hit));
+    }
     rows.push(Row::get(
         "16 events",
         format!(
