@@ -27,6 +27,8 @@ pub struct Watcher {
     selector: BoundSelector,
     initial: Option<InitialEvents>,
     initial_events_end: Option<Bytes>,
+    /// Where it began: what it was asked to begin after, or the state that it told.
+    begun: ResourceVersion,
     /// All up to this version was told, or need not be.
     told: ResourceVersion,
     /// The informer is complete through it, and so is what was told.
@@ -100,6 +102,7 @@ impl Informer {
             selector: BoundSelector::default(),
             initial: None,
             initial_events_end: None,
+            begun: after.unwrap_or_default(),
             told: after.unwrap_or_default(),
             through: ResourceVersion::default(),
         };
@@ -125,7 +128,8 @@ impl Watcher {
     /// From what a snapshot holds on, which is not older than the watch.
     #[must_use]
     pub fn after(mut self, snapshot: &Snapshot) -> Self {
-        self.told = snapshot.resource_version;
+        self.begun = snapshot.resource_version;
+        self.told = self.begun;
         self
     }
 
@@ -133,7 +137,8 @@ impl Watcher {
     /// writes such.
     #[must_use]
     pub fn beginning_with(mut self, snapshot: Arc<Snapshot>, tell_end: bool) -> Self {
-        self.told = snapshot.resource_version;
+        self.begun = snapshot.resource_version;
+        self.told = self.begun;
         self.initial = Some(InitialEvents::new(snapshot));
         let form = self.informer.history().bookmarks().initial_events_end;
         let form = form.filter(|_| tell_end);
@@ -184,9 +189,10 @@ impl Watcher {
         let _ = self.moved.changed().await;
     }
 
-    /// A bookmark, where it tells more than was told. Only after all was told that there was to tell.
+    /// A bookmark, where there was anything since the watch began. Only after all was told that there was to tell. As the
+    /// server's, it may say what an event or another bookmark has said: clients wait for the one before the end.
     pub fn bookmark(&mut self) -> Option<Bytes> {
-        if self.through <= self.told {
+        if self.through <= self.begun || self.through < self.told {
             return None;
         }
         let form = self.informer.history().bookmarks().plain?;
