@@ -211,8 +211,9 @@ impl Reflector {
                 }
             };
             let at = event.resource_version();
-            // Each version is one change: a second one of the same would be lost on those who watch from it.
-            if at < held || (at == held && !matches!(event, Event::Bookmark(_))) {
+            // A second change of one version would be lost on those who watch from it. Objects with a lease (Events) expire
+            // together, and no server has another way.
+            if at < held || (at == held && matches!(event, Event::Applied(_))) {
                 return Err(ReflectorError::OutOfOrder);
             }
             if let Event::Deleted(element) = &event {

@@ -166,6 +166,17 @@ async fn changes_above_a_version_are_told_once_and_in_order() {
 }
 
 #[tokio::test]
+async fn objects_that_expire_together_are_all_told() {
+    let mut kind = Kind::listed(&["n/a", "n/b"]);
+    let mut watcher = kind.watch(Some(10)).unwrap();
+    let expired = |key| Event::Deleted(element(key, 12, "x"));
+    kind.apply([expired("n/a")]);
+    assert_eq!(told(&mut watcher), "-n/a@12");
+    kind.apply([expired("n/b")]);
+    assert_eq!(told(&mut watcher), "-n/b@12");
+}
+
+#[tokio::test]
 async fn a_watch_begins_with_a_state_in_the_order_of_a_list() {
     let mut kind = Kind::listed(&["zz/a", "zz-b/a", "a/b", "a/a", "aa/x"]);
     let mut all = kind.watch_state(false);
