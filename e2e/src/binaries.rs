@@ -1,7 +1,7 @@
 //! Where the programs under test and around the tests come from.
 //!
-//! Everything of Kubernetes is built from the Go module in `e2e/controlplane`, so that a checkout, Cargo and Go are all a
-//! contributor needs. `KUBEBUILDER_ASSETS` replaces etcd and kube-apiserver (and the others where it has them), and
+//! Everything of Kubernetes is built from the Go module in `e2e/controlplane`, and its clients from the one in `e2e/clients`, so
+//! that a checkout, Cargo and Go are all a contributor needs. `KUBEBUILDER_ASSETS` replaces etcd and kube-apiserver (and the others where it has them), and
 //! `FLEETCACHE_BIN` the proxy.
 
 use std::fs::{self, File};
@@ -14,10 +14,10 @@ use anyhow::{Context as _, bail, ensure};
 /// The version that kube-apiserver reports; the one `e2e/controlplane/go.mod` names.
 pub const KUBERNETES_VERSION: &str = "v1.36.3";
 
-/// A program built from the Go module.
+/// A program built from one of the Go modules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
-    /// Runs client-go against an endpoint and prints what it saw.
+    /// Runs client-go or controller-runtime against an endpoint and prints what it saw.
     Client,
     /// etcd itself.
     Etcd,
@@ -43,17 +43,27 @@ impl Program {
         }
     }
 
-    /// Whether it is our own code, under `cmd/`, and not one of Kubernetes' commands.
-    const fn is_ours(self) -> bool {
-        matches!(self, Self::Client | Self::Etcd | Self::Kubelet)
+    /// The module that has it, under `e2e`. The clients are one of their own: controller-runtime needs other versions of much
+    /// that kube-apiserver is built from.
+    const fn module(self) -> &'static str {
+        match self {
+            Self::Client => "clients",
+            _ => "controlplane",
+        }
+    }
+
+    /// The folder of its sources in the module, where it is our own code and not one of Kubernetes' commands.
+    fn folder(self) -> Option<String> {
+        match self {
+            Self::Client => Some(".".to_owned()),
+            Self::Etcd | Self::Kubelet => Some(format!("./cmd/{}", self.name())),
+            Self::KubeApiserver | Self::KubeControllerManager | Self::Kubectl => None,
+        }
     }
 
     fn package(self) -> String {
-        if self.is_ours() {
-            format!("./cmd/{}", self.name())
-        } else {
-            format!("k8s.io/kubernetes/cmd/{}", self.name())
-        }
+        self.folder()
+            .unwrap_or_else(|| format!("k8s.io/kubernetes/cmd/{}", self.name()))
     }
 
     /// The path of the program, built first where it must be. Slow only the first time: about four minutes on two cores.
@@ -102,10 +112,10 @@ impl Program {
         let Ok(built) = fs::metadata(path).and_then(|metadata| metadata.modified()) else {
             return Ok(true);
         };
-        let module = module_dir();
+        let module = module_dir(self.module());
         let mut sources = vec![module.join("go.mod")];
-        if self.is_ours() {
-            for entry in fs::read_dir(module.join("cmd").join(self.name()))? {
+        if let Some(folder) = self.folder() {
+            for entry in fs::read_dir(module.join(folder))? {
                 sources.push(entry?.path());
             }
         }
@@ -118,12 +128,13 @@ impl Program {
 
     fn build(self, path: &Path) -> anyhow::Result<()> {
         eprintln!(
-            "building {} from e2e/controlplane; the first time takes minutes",
-            self.name()
+            "building {} from e2e/{}; the first time takes minutes",
+            self.name(),
+            self.module()
         );
         let mut command = Command::new("go");
         command
-            .current_dir(module_dir())
+            .current_dir(module_dir(self.module()))
             .args(["build", "-trimpath", "-ldflags", &linker_flags(), "-o"])
             .arg(path)
             .arg(self.package());
@@ -211,8 +222,8 @@ fn workspace_dir() -> PathBuf {
     manifest.parent().unwrap_or(manifest).to_owned()
 }
 
-fn module_dir() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("controlplane")
+fn module_dir(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
 }
 
 /// Cargo's target directory, wherever a flag, a variable or a file put it: this program is in it.

@@ -12,12 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/tools/cache"
 )
 
-// inform syncs a shared informer over objects that are there, changes them, and prints what the handlers are told.
-func inform(ctx context.Context, clients *clients, kind, namespace string) error {
+// informOfSteps syncs a shared informer over objects that are there, changes them, and prints what the handlers are told.
+func informOfSteps(ctx context.Context, clients *clients, kind, namespace string) error {
 	objects := clients.typed.CoreV1().ConfigMaps(namespace)
 	for i := range 5 {
 		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("before-%d", i)}}
@@ -25,7 +26,7 @@ func inform(ctx context.Context, clients *clients, kind, namespace string) error
 			return err
 		}
 	}
-	informer, err := newInformer(clients, kind, namespace)
+	informer, err := newInformer(clients, kind, namespace, nil)
 	if err != nil {
 		return err
 	}
@@ -92,16 +93,22 @@ func inform(ctx context.Context, clients *clients, kind, namespace string) error
 	return objects.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
 }
 
-func newInformer(clients *clients, kind, namespace string) (cache.SharedIndexInformer, error) {
+func newInformer(clients *clients, kind, namespace string, tweak func(*metav1.ListOptions)) (cache.SharedIndexInformer, error) {
+	ofTyped := func(client kubernetes.Interface) cache.SharedIndexInformer {
+		factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace), informers.WithTweakListOptions(tweak))
+		return factory.Core().V1().ConfigMaps().Informer()
+	}
 	switch kind {
 	case "typed":
-		return informers.NewSharedInformerFactoryWithOptions(clients.typed, 0, informers.WithNamespace(namespace)).Core().V1().ConfigMaps().Informer(), nil
+		return ofTyped(clients.typed), nil
+	case "json":
+		return ofTyped(clients.json), nil
 	case "dynamic":
-		return dynamicinformer.NewFilteredDynamicSharedInformerFactory(clients.dynamic, 0, namespace, nil).ForResource(configMapResource).Informer(), nil
+		return dynamicinformer.NewFilteredDynamicSharedInformerFactory(clients.dynamic, 0, namespace, tweak).ForResource(configMapResource).Informer(), nil
 	case "metadata":
-		return metadatainformer.NewFilteredSharedInformerFactory(clients.metadata, 0, namespace, nil).ForResource(configMapResource).Informer(), nil
+		return metadatainformer.NewFilteredSharedInformerFactory(clients.metadata, 0, namespace, tweak).ForResource(configMapResource).Informer(), nil
 	}
-	return nil, fmt.Errorf("no client %q: say typed, dynamic or metadata", kind)
+	return nil, fmt.Errorf("no client %q: say typed, json, dynamic or metadata", kind)
 }
 
 func next(ctx context.Context, told <-chan string) (string, error) {

@@ -1,5 +1,6 @@
-// Command client is what a Go program does to a cluster, told in JSON lines. Run straight at an apiserver and through the
-// proxy, the two outputs must be equal: nothing in them depends on time, uids or resourceVersions.
+// Command client is what Go programs do to a cluster, told in JSON lines. Run straight at an apiserver and through the proxy,
+// the outputs of crud, informer, elect and control must be equal: nothing in them depends on time, uids or resourceVersions.
+// What reflect, inform, retry and page tell is compared with what happened.
 package main
 
 import (
@@ -19,24 +20,27 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// timeout ends a run that hangs: an event that never comes, a sync that never ends.
-const timeout = 60 * time.Second
+// timeout ends a run that hangs: an event that never comes, a sync that never ends. Some runs wait for what a test does.
+const timeout = 180 * time.Second
 
 func main() {
-	kubeconfig := flag.String("kubeconfig", "", "the kubeconfig")
-	contextName := flag.String("context", "", "the context in it")
-	namespace := flag.String("namespace", "default", "where the objects are made; it must hold no ConfigMaps")
-	kind := flag.String("client", "typed", "typed (protobuf), dynamic (JSON) or, for informers, metadata")
-	flag.Parse()
+	// The default set has flags of controller-runtime.
+	flags := flag.NewFlagSet("client", flag.ExitOnError)
+	kubeconfig := flags.String("kubeconfig", "", "the kubeconfig")
+	contextName := flags.String("context", "", "the context in it")
+	namespace := flags.String("namespace", "default", "where the objects are")
+	kind := flags.String("client", "typed", "typed (protobuf), json (typed, as JSON), dynamic (JSON) or metadata")
+	name := flags.String("name", "", "elect: who this candidate is")
+	_ = flags.Parse(os.Args[1:])
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	if err := run(ctx, *kubeconfig, *contextName, *namespace, *kind, flag.Arg(0)); err != nil {
+	if err := run(ctx, *kubeconfig, *contextName, *namespace, *kind, *name, flags.Arg(0)); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, kubeconfig, contextName, namespace, kind, scenario string) error {
+func run(ctx context.Context, kubeconfig, contextName, namespace, kind, name, scenario string) error {
 	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: kubeconfig}
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: contextName}).ClientConfig()
 	if err != nil {
@@ -44,6 +48,14 @@ func run(ctx context.Context, kubeconfig, contextName, namespace, kind, scenario
 	}
 	config.UserAgent = "fleetcache-e2e-client"
 	config.QPS = -1
+	switch scenario {
+	case "crud", "informer":
+	default:
+		config.Wrap(tellRequests)
+	}
+	if scenario == "control" {
+		return control(ctx, config, namespace)
+	}
 	clients, err := newClients(config)
 	if err != nil {
 		return err
@@ -55,15 +67,26 @@ func run(ctx context.Context, kubeconfig, contextName, namespace, kind, scenario
 			return err
 		}
 		return crud(ctx, objects)
-	case "informer":
+	case "elect":
+		return elect(ctx, clients, namespace, name)
+	case "inform":
 		return inform(ctx, clients, kind, namespace)
+	case "informer":
+		return informOfSteps(ctx, clients, kind, namespace)
+	case "page":
+		return page(ctx, clients, kind, namespace)
+	case "reflect":
+		return reflect(ctx, clients, kind, namespace)
+	case "retry":
+		return retry(ctx, clients, kind, namespace)
 	}
-	return fmt.Errorf("no scenario %q: say crud or informer", scenario)
+	return fmt.Errorf("no scenario %q: say control, crud, elect, inform, informer, page, reflect or retry", scenario)
 }
 
-// clients are the three ways client-go talks to a server.
+// clients are the ways client-go talks to a server.
 type clients struct {
 	typed    kubernetes.Interface
+	json     kubernetes.Interface
 	dynamic  dynamic.Interface
 	metadata metadata.Interface
 }
@@ -76,6 +99,14 @@ func newClients(config *rest.Config) (*clients, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Without a word about it the typed client asks for protobuf first.
+	text := rest.CopyConfig(config)
+	text.ContentType = "application/json"
+	text.AcceptContentTypes = "application/json"
+	json, err := kubernetes.NewForConfig(text)
+	if err != nil {
+		return nil, err
+	}
 	untyped, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return nil, err
@@ -84,7 +115,7 @@ func newClients(config *rest.Config) (*clients, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &clients{typed: typed, dynamic: untyped, metadata: partial}, nil
+	return &clients{typed: typed, json: json, dynamic: untyped, metadata: partial}, nil
 }
 
 // say prints one line: what was done and what came of it.
