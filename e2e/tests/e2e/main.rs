@@ -9,6 +9,7 @@
 )]
 
 mod aborts;
+mod clients;
 mod control_plane;
 mod counts;
 mod differential;
