@@ -1,5 +1,6 @@
 //! Real clients, each run directly and through the proxy while others write, and compared with what happened.
 
+mod controller;
 mod election;
 mod observer;
 mod truth;
