@@ -161,6 +161,36 @@ impl Kubectl {
         })
     }
 
+    /// Starts a command like [`Self::start`], and returns when the server has begun to answer its first watch.
+    pub async fn start_watching(&self, args: &[&str]) -> anyhow::Result<Running> {
+        let mut child = self
+            .command(&[args, &["-v=6"]].concat())
+            .stdin(Stdio::null())
+            .spawn()?;
+        let mut stderr = BufReader::new(child.stderr.take().context("stderr is a pipe")?).lines();
+        let stdout = child.stdout.take().context("stdout is a pipe")?;
+        let watches = async {
+            let mut log = String::new();
+            while let Some(line) = stderr.next_line().await? {
+                if line.contains("watch=true") && line.contains("status=\"200 OK\"") {
+                    return Ok(());
+                }
+                log.push_str(&line);
+                log.push('\n');
+            }
+            anyhow::bail!("kubectl ended without a watch:\n{log}")
+        };
+        tokio::time::timeout(TIMEOUT, watches)
+            .await
+            .context("kubectl began no watch within two minutes")??;
+        // A log that nobody reads would fill the pipe and hold the command up.
+        tokio::spawn(async move { while let Ok(Some(_)) = stderr.next_line().await {} });
+        Ok(Running {
+            child,
+            stdout: BufReader::new(stdout),
+        })
+    }
+
     fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
         command
@@ -196,6 +226,19 @@ impl Running {
             .await
             .context("kubectl printed nothing for two minutes")??;
         Ok((read > 0).then(|| line.trim_end_matches('\n').to_owned()))
+    }
+
+    /// The rest of what it prints, and its exit code.
+    pub async fn end(mut self) -> anyhow::Result<(String, Option<i32>)> {
+        let mut text = String::new();
+        let rest = async {
+            self.stdout.read_to_string(&mut text).await?;
+            self.child.wait().await
+        };
+        let status = tokio::time::timeout(TIMEOUT, rest)
+            .await
+            .context("kubectl did not end within two minutes")??;
+        Ok((text, status.code()))
     }
 
     /// Ends it at once, as a user who closes the terminal.

@@ -2,6 +2,7 @@
 
 mod controller;
 mod election;
+mod kubectl;
 mod observer;
 mod truth;
 mod writers;
