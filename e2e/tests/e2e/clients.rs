@@ -14,10 +14,7 @@ use observer::{Endpoint, Observer, is_hit, is_list, is_request, is_watch, query}
 use truth::Truth;
 use writers::Writers;
 
-/// Whether watches come from memory yet. While they do not, nothing here asserts that they did.
-const WATCHES_FROM_MEMORY: bool = false;
-
-/// Whether pages come from memory yet.
+/// Whether pages come from memory yet. While they do not, nothing here asserts that they did.
 const PAGES_FROM_MEMORY: bool = false;
 
 /// Each watch of a program ends after two seconds, so this many have begun where earlier ones ended.
@@ -151,7 +148,7 @@ fn check_hits(what: &str, lines: &[Value]) {
         (hits, found)
     };
     let (hits, watches) = of(is_watch);
-    assert!(hits > 0 || !WATCHES_FROM_MEMORY, "{what}: {watches:#?}");
+    assert!(hits > 0, "{what}: {watches:#?}");
     let (hits, lists) = of(is_list);
     let is_page = lists
         .first()
