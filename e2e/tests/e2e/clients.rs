@@ -14,9 +14,6 @@ use observer::{Endpoint, Observer, is_hit, is_list, is_request, is_watch, query}
 use truth::Truth;
 use writers::Writers;
 
-/// Whether pages come from memory yet. While they do not, nothing here asserts that they did.
-const PAGES_FROM_MEMORY: bool = false;
-
 /// Each watch of a program ends after two seconds, so this many have begun where earlier ones ended.
 const WATCHES: usize = 3;
 
@@ -150,14 +147,7 @@ fn check_hits(what: &str, lines: &[Value]) {
     let (hits, watches) = of(is_watch);
     assert!(hits > 0, "{what}: {watches:#?}");
     let (hits, lists) = of(is_list);
-    let is_page = lists
-        .first()
-        .is_some_and(|list| query(list).contains("limit=7"));
-    let is_kept = !is_page || PAGES_FROM_MEMORY;
-    assert!(
-        hits > 0 || lists.is_empty() || !is_kept,
-        "{what}: {lists:#?}"
-    );
+    assert!(hits > 0 || lists.is_empty(), "{what}: {lists:#?}");
 }
 
 #[tokio::test]
