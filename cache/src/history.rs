@@ -249,7 +249,13 @@ impl History {
         after: Option<ResourceVersion>,
     ) -> Result<(Place, Arc<Envelope>), CannotBegin> {
         let mut state = self.state.lock();
-        let envelope = state.envelope.clone().ok_or(CannotBegin::NotSynced)?;
+        let Some(envelope) = state.envelope.clone() else {
+            return Err(match after {
+                // The server would take it for a version that is yet to come.
+                Some(after) if after <= state.former => CannotBegin::Expired(state.former),
+                _ => CannotBegin::NotSynced,
+            });
+        };
         let held = state.changes.len();
         let at = match after {
             None => held,
@@ -272,6 +278,11 @@ impl History {
             next: state.gone + at as u64,
         };
         Ok((place, envelope))
+    }
+
+    /// Whether there has ever been a list.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.state.lock().run > 0
     }
 
     /// The counterpart of [`Self::enter`].

@@ -263,6 +263,14 @@ impl Informer {
         }
     }
 
+    /// Waits until this informer, which has listed before, may be read on a connection. Not for long: 3 s at most.
+    pub async fn resumed(&self, generation: u64) {
+        if self.history.has_begun() {
+            // In time or not: who asks next finds out.
+            let _ = tokio::time::timeout(CONSISTENT_WAIT, self.synced(generation)).await;
+        }
+    }
+
     /// Somebody found it below its floor: its reflector tries once to bring it there.
     pub(crate) fn catch_up(&self) {
         self.questions.catch_up();

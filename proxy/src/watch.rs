@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use fleetcache_cache::cluster_accessor::ClusterAccessor;
 use fleetcache_cache::connection::Connection;
+use fleetcache_cache::informer::NotServable;
 use fleetcache_cache::store::Snapshot;
 use fleetcache_cache::watcher::{NotWatchable, Told, Watcher};
 use futures_util::stream;
@@ -58,7 +59,20 @@ pub async fn answer(
         } if !informer.streams_lists() => return Err(LiveReason::Options),
         Begin::State { .. } | Begin::Now(_) => None,
     };
-    let (watcher, held) = match informer.watch(on, scope, after) {
+    let mut begun = informer.watch(on, scope, after);
+    if after.is_some()
+        && matches!(
+            begun,
+            Err(NotWatchable::NotServable(NotServable::NotSynced))
+        )
+    {
+        // The connection is new. If it is to another cluster, the server would take a version of the one before for one that
+        // is yet to come, and its watch would stay mute.
+        let resumed = informer.resumed(on);
+        let _ = connection.closed().run_until_cancelled(resumed).await;
+        begun = informer.watch(on, scope, after);
+    }
+    let (watcher, held) = match begun {
         Ok(begun) => begun,
         Err(NotWatchable::NotServable(why)) => return Err(why.into()),
         Err(NotWatchable::TooOld) => return Err(LiveReason::History),

@@ -275,7 +275,11 @@ async fn versions_of_a_former_epoch_are_expired_though_they_are_higher() {
     kind.informer.clear();
     assert_eq!(told(&mut watcher), ".");
     let not_synced = NotWatchable::NotServable(NotServable::NotSynced);
-    assert_eq!(kind.watch(Some(1000)).unwrap_err(), not_synced);
+    // Not even before anything of the new epoch is known.
+    let expired = kind.watch(Some(1000)).unwrap_err();
+    assert_eq!(expired, NotWatchable::Expired(rv(1000)));
+    assert_eq!(kind.watch(Some(1001)).unwrap_err(), not_synced);
+    assert_eq!(kind.watch(None).unwrap_err(), not_synced);
     kind.list(&["n/a"], 50);
     for (after, expected) in [
         (49, Err(NotWatchable::Expired(rv(50)))),
