@@ -11,6 +11,7 @@ use tokio_util::task::TaskTracker;
 use crate::documents::Bodies;
 use crate::informer::Informer;
 use crate::informers::{CachePolicy, Informers, InformersConfig};
+use crate::self_checks::{SelfCheckTotals, SelfChecks};
 
 /// Time between two looks.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
@@ -22,6 +23,7 @@ pub struct Fleet {
     config: ArcSwap<InformersConfig>,
     tasks: TaskTracker,
     bodies: Arc<Bodies>,
+    self_checks: Arc<SelfChecks>,
     /// Held while the list is copied, never across an await.
     clusters: Mutex<Vec<Weak<Informers>>>,
 }
@@ -37,6 +39,8 @@ pub struct InformerTotals {
     pub bytes: usize,
     /// Open watches.
     pub watchers: usize,
+    /// What comparing them with their servers has found.
+    pub self_checks: SelfCheckTotals,
 }
 
 impl Fleet {
@@ -47,6 +51,7 @@ impl Fleet {
         shutdown: &CancellationToken,
     ) -> Arc<Self> {
         let fleet = Arc::new(Self {
+            self_checks: Arc::new(SelfChecks::new(config.self_check_interval)),
             config: ArcSwap::from_pointee(config),
             tasks: tasks.clone(),
             bodies: Arc::default(),
@@ -70,6 +75,7 @@ impl Fleet {
     pub fn reconfigure(&self, config: InformersConfig) {
         let before = self.config.swap(Arc::new(config));
         let now = self.config();
+        self.self_checks.set_interval(now.self_check_interval);
         let clusters: Vec<_> = self
             .clusters
             .lock()
@@ -90,6 +96,10 @@ impl Fleet {
         &self.bodies
     }
 
+    pub(crate) fn self_checks(&self) -> &Arc<SelfChecks> {
+        &self.self_checks
+    }
+
     pub(crate) fn enroll(&self, informers: &Arc<Informers>) {
         let mut clusters = self.clusters.lock();
         clusters.retain(|known| known.strong_count() > 0);
@@ -103,7 +113,10 @@ impl Fleet {
 
     /// What all informers hold together.
     pub fn totals(&self) -> InformerTotals {
-        let mut totals = InformerTotals::default();
+        let mut totals = InformerTotals {
+            self_checks: self.self_checks.totals(),
+            ..InformerTotals::default()
+        };
         for (_, informer) in self.all() {
             let (objects, bytes) = informer.size();
             totals.informers += 1;

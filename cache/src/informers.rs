@@ -17,6 +17,7 @@ use crate::floor::Floor;
 use crate::gvr::{Gvr, Storage};
 use crate::informer::Informer;
 use crate::reflector::Reflector;
+use crate::self_checks::SelfChecks;
 
 mod always;
 mod config;
@@ -48,6 +49,8 @@ pub(crate) struct Settings {
     /// The server refuses streaming lists, or ignores what asks for them: lists are paged.
     pages: AtomicBool,
     second_watches: Semaphore,
+    self_checks: Arc<SelfChecks>,
+    self_check_turn: Semaphore,
 }
 
 impl Settings {
@@ -66,6 +69,16 @@ impl Settings {
     /// Places for the second watches of informers that catch up.
     pub(crate) fn second_watches(&self) -> &Semaphore {
         &self.second_watches
+    }
+
+    /// What the self-checks of all clusters share.
+    pub(crate) fn self_checks(&self) -> &SelfChecks {
+        &self.self_checks
+    }
+
+    /// The place of the one informer that is checked.
+    pub(crate) fn self_check_turn(&self) -> &Semaphore {
+        &self.self_check_turn
     }
 }
 
@@ -146,6 +159,8 @@ impl Informers {
                 max_objects_per_kind: AtomicU64::new(fleet.config().max_objects_per_kind),
                 pages: AtomicBool::new(false),
                 second_watches: Semaphore::new(SECOND_WATCHES),
+                self_checks: Arc::clone(fleet.self_checks()),
+                self_check_turn: Semaphore::new(1),
             }),
             connections,
             removed: removed.child_token(),

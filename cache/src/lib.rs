@@ -40,6 +40,7 @@ pub mod object;
 mod reflector;
 pub mod resource_version;
 pub mod selector;
+pub mod self_checks;
 pub mod store;
 pub mod told_list;
 #[cfg(test)]

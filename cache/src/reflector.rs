@@ -11,7 +11,7 @@
 //! `Learn` asks what the kind is, how its lists are written and how many objects there are. `List` fills a new store, by
 //! a streaming list where the server offers it, else by pages; the old store stays readable until the swap. `Resume`
 //! makes sure that the server is the one it was before the watch goes on: a watch from a resourceVersion in the future
-//! is accepted and stays mute.
+//! is accepted and stays mute. A self-check beside the watch may send it back to `List` too.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,6 +37,7 @@ mod list;
 mod probe;
 mod protocol;
 mod requests;
+mod self_check;
 mod stream;
 
 pub(crate) use error::ReflectorError;
@@ -62,6 +63,7 @@ pub(crate) struct Reflector {
     store: Store,
     /// The highest version that a second watch has attested.
     attested: ResourceVersion,
+    self_checked: self_check::Progress,
     backoff: Backoff,
 }
 
@@ -86,6 +88,7 @@ impl Reflector {
             kind: Kind::default(),
             store: Store::default(),
             attested: ResourceVersion::default(),
+            self_checked: self_check::Progress::default(),
             backoff: Backoff::new(BACKOFF.0, BACKOFF.1),
         }
     }

@@ -22,6 +22,12 @@ pub use metrics::Metrics;
 /// A proxy that is told to end gets this long before it is killed and the test fails.
 const STOP_PATIENCE: Duration = Duration::from_secs(30);
 
+/// Often enough to find a difference within any test, seldom enough to take little of its time.
+const SELF_CHECK_INTERVAL: &str = "2s";
+
+/// A configuration that says nothing.
+const HEAD: &str = "apiVersion: fleetcache.dev/v1alpha1\nkind: Configuration\n";
+
 /// How to start it. The default is what `fleetcache serve` does with no flag but free ports and a directory of its own.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
@@ -29,6 +35,9 @@ pub struct Options {
     pub kubeconfigs: Vec<PathBuf>,
     /// The text of a configuration file.
     pub config: Option<String>,
+    /// How often it compares its informers with their clusters, where `config` does not say. The product's own default is
+    /// too long for any test: in all of them, a difference fails the test.
+    pub self_check_interval: Option<String>,
     /// Further arguments of `serve`.
     pub args: Vec<String>,
     /// Further environment variables, such as `RUST_LOG`.
@@ -42,6 +51,7 @@ pub struct Proxy {
     admin: String,
     contexts: Vec<Context>,
     dir: TempDir,
+    expects_mismatches: bool,
 }
 
 impl Proxy {
@@ -71,8 +81,14 @@ impl Proxy {
                 "--state-dir",
             ])
             .arg(dir.path());
-        if let Some(config) = &options.config {
+        // A test that brings a file of its own says in it what it wants.
+        if !options.args.iter().any(|arg| arg == "--config") {
             let path = dir.path().join("fleetcache.yaml");
+            let interval = options.self_check_interval.as_deref();
+            let config = with_self_check(
+                options.config.as_deref().unwrap_or(HEAD),
+                interval.unwrap_or(SELF_CHECK_INTERVAL),
+            );
             std::fs::write(&path, config)?;
             command.arg("--config").arg(path);
         }
@@ -114,6 +130,7 @@ impl Proxy {
             admin,
             contexts: Vec::new(),
             dir,
+            expects_mismatches: false,
         };
         proxy.contexts = read_contexts(&proxy.kubeconfig()).await?;
         Ok(proxy)
@@ -223,17 +240,30 @@ impl Proxy {
         Ok(status)
     }
 
-    fn panics(&self) -> anyhow::Result<f64> {
-        self.metrics()?
-            .get("fleetcache_panics_total")
-            .context("no metric fleetcache_panics_total")
+    /// The test makes a cluster tell it something wrong: that it holds it is not its fault.
+    pub fn expect_mismatches(&mut self) {
+        self.expects_mismatches = true;
+    }
+
+    /// What must have happened never: panics, and differences between memory and a cluster.
+    fn bugs(&self) -> anyhow::Result<[f64; 2]> {
+        let metrics = self.metrics()?;
+        let count = |name: &str| {
+            metrics
+                .get(name)
+                .with_context(|| format!("no metric {name}"))
+        };
+        Ok([
+            count("fleetcache_panics_total")?,
+            count("fleetcache_cache_mismatch_total")?,
+        ])
     }
 
     fn end(&mut self) -> anyhow::Result<()> {
         if self.process.exited().is_some() {
             return Ok(());
         }
-        let panics = self.panics();
+        let bugs = self.bugs();
         self.process.signal(Signal::Terminate);
         let deadline = Instant::now() + STOP_PATIENCE;
         let status = loop {
@@ -249,8 +279,18 @@ impl Proxy {
             status.success(),
             "fleetcache ended with {status} on SIGTERM"
         );
-        let panics = panics?;
+        let [panics, mismatches] = bugs?;
         ensure!(panics == 0.0, "fleetcache panicked {panics} times");
+        let differing = self
+            .log()
+            .lines()
+            .find(|line| line.contains("memory differs from the cluster"))
+            .unwrap_or_default()
+            .to_owned();
+        ensure!(
+            mismatches == 0.0 || self.expects_mismatches,
+            "memory differed from a cluster {mismatches} times; first: {differing}"
+        );
         Ok(())
     }
 }
@@ -263,6 +303,19 @@ impl Drop for Proxy {
         {
             panic!("{error:#}\n{}", self.log_tail());
         }
+    }
+}
+
+/// A configuration with an interval of self-checks, unless it has one. Its `cache` is written in one line, as in all tests.
+fn with_self_check(config: &str, interval: &str) -> String {
+    const FLOW: &str = "\ncache: {";
+    let key = format!("selfCheckInterval: {interval}");
+    if config.contains("selfCheckInterval") {
+        config.to_owned()
+    } else if config.contains(FLOW) {
+        config.replace(FLOW, &format!("{FLOW} {key},"))
+    } else {
+        format!("{}\ncache: {{ {key} }}\n", config.trim_end())
     }
 }
 
@@ -344,6 +397,23 @@ mod tests {
             Some(("127.0.0.1:1234".to_owned(), "127.0.0.1:5678".to_owned())),
             "{log}"
         );
+    }
+
+    #[test]
+    fn every_configuration_has_its_self_checks() {
+        for (config, expected) in [
+            ("kind: C\n", "kind: C\ncache: { selfCheckInterval: 2s }\n"),
+            (
+                "kind: C\ncache: { idleTimeout: 1s }",
+                "kind: C\ncache: { selfCheckInterval: 2s, idleTimeout: 1s }",
+            ),
+            (
+                "cache: { selfCheckInterval: 0s }",
+                "cache: { selfCheckInterval: 0s }",
+            ),
+        ] {
+            assert_eq!(with_self_check(config, "2s"), expected);
+        }
     }
 
     #[test]

@@ -160,6 +160,8 @@ pub struct CacheConfig {
     pub idle_timeout: Duration,
     /// Objects of one resource above which it stays live.
     pub max_objects_per_kind: u64,
+    /// How often an informer is compared with its server; zero: never.
+    pub self_check_interval: Duration,
     /// How new reads with resourceVersion unset are.
     pub unset_resource_version: UnsetResourceVersion,
     /// What becomes of reads whose informer has not synced.
@@ -213,6 +215,7 @@ impl Default for CacheConfig {
             memory_limit: MemoryLimit::Percent(70),
             idle_timeout: Duration::from_secs(30 * 60),
             max_objects_per_kind: 100_000,
+            self_check_interval: Duration::from_secs(5 * 60),
             unset_resource_version: UnsetResourceVersion::default(),
             on_missing_informer: OnMissingInformer::default(),
         }
@@ -346,6 +349,7 @@ impl Config {
             idle_timeout: self.cache.idle_timeout,
             max_objects_per_kind: self.cache.max_objects_per_kind,
             memory_limit: self.cache.memory_limit.bytes(),
+            self_check_interval: self.cache.self_check_interval,
             resources,
         }
     }

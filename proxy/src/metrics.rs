@@ -234,6 +234,8 @@ fn known_verb(verb: &str) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use fleetcache_cache::self_checks::SelfCheckTotals;
+
     use super::*;
 
     #[test]
@@ -262,6 +264,11 @@ mod tests {
             objects: 10_000,
             bytes: 109_000_000,
             watchers: 1,
+            self_checks: SelfCheckTotals {
+                equal: 7,
+                skipped: 2,
+                mismatches: 1,
+            },
         };
         let text = Scrape::without_clusters(&metrics, Box::new(move || totals)).text();
         for line in [
@@ -279,6 +286,10 @@ mod tests {
             "fleetcache_informers 3",
             "fleetcache_objects 10000",
             "fleetcache_store_bytes 109000000",
+            "# TYPE fleetcache_cache_mismatch_total counter",
+            "fleetcache_cache_mismatch_total 1",
+            r#"fleetcache_cache_checks_total{outcome="equal"} 7"#,
+            r#"fleetcache_cache_checks_total{outcome="skipped"} 2"#,
             "# TYPE fleetcache_panics_total counter",
             "fleetcache_tasks 0",
             "# TYPE process_resident_memory_bytes gauge",

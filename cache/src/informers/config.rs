@@ -25,6 +25,8 @@ pub struct InformersConfig {
     pub max_objects_per_kind: u64,
     /// Bytes of objects that all clusters together may hold.
     pub memory_limit: u64,
+    /// How often an informer is compared with its server; zero: never.
+    pub self_check_interval: Duration,
     /// Kinds with a policy of their own, by group and resource.
     pub resources: HashMap<(String, String), CachePolicy>,
 }
@@ -41,6 +43,7 @@ impl Default for InformersConfig {
             idle_timeout: Duration::from_secs(30 * 60),
             max_objects_per_kind: 100_000,
             memory_limit: u64::MAX,
+            self_check_interval: Duration::from_secs(5 * 60),
             resources: never
                 .into_iter()
                 .map(|(group, resource)| {

@@ -10,6 +10,7 @@ use super::fields::Confirmation;
 use super::probe::Probe;
 use super::protocol::WatchEvent;
 use super::requests;
+use super::self_check::SelfCheck;
 use super::stream::Stream;
 use super::{Reflector, ReflectorError, State};
 use crate::connection::{Connection, InformerShard};
@@ -73,6 +74,7 @@ impl Reflector {
         let mut floor_checks = tokio::time::interval(FLOOR_CHECK);
         let mut below_at = None;
         let mut probe = Probe::new(self, connection, shard)?;
+        let mut check = SelfCheck::new(self, connection, shard);
         let mut confirmation = Box::pin(self.confirm_fields(connection, shard));
         let mut fields_confirmed = false;
         loop {
@@ -86,6 +88,16 @@ impl Reflector {
                         return Ok(self.ended(ends));
                     }
                     probe.take(found, &self.store)?;
+                    None
+                }
+                found = check.next() => {
+                    // As above: a watch that has ended says more than any difference.
+                    if !self.hear_out(connection, &mut stream).await? {
+                        return Ok(self.ended(ends));
+                    }
+                    if let Some(next) = self.take_self_check(&mut check, found)? {
+                        return Ok(next);
+                    }
                     None
                 }
                 confirmed = &mut confirmation, if !fields_confirmed => {

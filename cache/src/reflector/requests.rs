@@ -25,6 +25,9 @@ pub(super) const JSON: &str = "application/json";
 const METADATA: &str =
     "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
+/// What is asked for where only the objects' metadata count, and plain JSON would be too much.
+const METADATA_ALONE: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+
 /// Bytes of an error answer that are read.
 const ERROR_BYTES: usize = 64 << 10;
 
@@ -33,6 +36,9 @@ const ANSWER_BYTES: usize = 64 << 20;
 
 /// Bytes of a page of a list: all of its objects as large as etcd takes them.
 const PAGE_BYTES: usize = 1 << 30;
+
+/// Bytes of a page of metadata: 500 times 32 KiB.
+const METADATA_BYTES: usize = 16 << 20;
 
 /// The path of a kind's LIST, across namespaces.
 pub(crate) fn list_path(gvr: &Gvr, query: &str) -> String {
@@ -92,6 +98,16 @@ pub(super) async fn fetch_page(
 ) -> Result<Bytes, ReflectorError> {
     let answer = open(connection, shard, path, JSON).await?;
     read(answer.into_body(), PAGE_BYTES).await
+}
+
+/// The whole body of a page of a list, of metadata alone.
+pub(super) async fn fetch_metadata(
+    connection: &Connection,
+    shard: &InformerShard,
+    path: &str,
+) -> Result<Bytes, ReflectorError> {
+    let answer = open(connection, shard, path, METADATA_ALONE).await?;
+    read(answer.into_body(), METADATA_BYTES).await
 }
 
 /// A body of no more than `limit` bytes.

@@ -13,7 +13,7 @@ use fleetcache_e2e::client::Client;
 use fleetcache_e2e::control_plane::{ControlPlane, Options, Server};
 use fleetcache_e2e::measure::{cpu_seconds, median, resident_bytes};
 use fleetcache_e2e::poll::{PATIENCE, wait_for};
-use fleetcache_e2e::proxy::Proxy;
+use fleetcache_e2e::proxy::{self, Proxy};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use http::Method;
 use http_body_util::BodyExt as _;
@@ -44,7 +44,13 @@ async fn main() -> anyhow::Result<()> {
     eprintln!("creating {} pods", args.pods);
     create_pods(&direct, args.pods).await?;
 
-    let proxy = Proxy::for_kubeconfigs(&[cluster.kubeconfig()]).await?;
+    let proxy = Proxy::start(proxy::Options {
+        kubeconfigs: vec![cluster.kubeconfig()],
+        // As users have it, and not as tests do.
+        self_check_interval: Some("5m".to_owned()),
+        ..proxy::Options::default()
+    })
+    .await?;
     let proxied = proxy.client("bench")?;
     let list = "/api/v1/pods";
     wait_for("the informer to sync", PATIENCE, || async {

@@ -28,9 +28,17 @@ impl Counts {
             .unwrap_or_default()
     }
 
-    /// All requests for resources.
+    /// Lists of one version of this resource, such as a proxy asks for to check itself whenever it likes.
+    pub fn exact_lists(&self, resource: &str) -> u64 {
+        self.requests(EXACT, resource)
+    }
+
+    /// All requests for resources, but for lists of one version.
     pub fn resource_requests(&self) -> u64 {
-        let counts = self.requests.iter().filter(|((verb, _), _)| verb != OTHER);
+        let counts = self
+            .requests
+            .iter()
+            .filter(|((verb, _), _)| verb != OTHER && verb != EXACT);
         counts.map(|(_, count)| count).sum()
     }
 
@@ -42,6 +50,9 @@ impl Counts {
 
 /// The verb under which requests for anything but resources are counted.
 const OTHER: &str = "other";
+
+/// The verb under which lists of one version are counted.
+const EXACT: &str = "list of one version";
 
 /// Counts as requests come and go.
 #[derive(Clone, Debug, Default)]
@@ -71,6 +82,10 @@ impl Counters {
             .lock()
             .entry((verb.to_owned(), resource.to_owned()))
             .or_default() += 1;
+    }
+
+    pub(super) fn exact_list(&self, resource: &str) {
+        self.request(EXACT, resource);
     }
 
     pub(super) fn other_request(&self, path: &str) {

@@ -34,6 +34,8 @@ pub enum Fault {
     },
     /// Lists and watches carry bytes that are no API answer.
     BadBytes(BadBytes),
+    /// Open watches are told nothing of what happens while this holds, neither now nor later: they go on behind it.
+    LoseEvents,
     /// All open connections are reset, now.
     Cut,
     /// The data is replaced by that of an empty cluster, now: no objects, other uids, revisions from the start.
@@ -63,6 +65,7 @@ pub(super) struct InForce {
     pub(super) expire_watches: bool,
     answer: Option<(u16, Vec<String>)>,
     pub(super) bad_bytes: Option<BadBytes>,
+    pub(super) lose_events: bool,
 }
 
 /// Where the faults are kept; everyone who serves asks here.
@@ -80,6 +83,7 @@ impl Faults {
             Fault::ExpireWatches => faults.expire_watches = true,
             Fault::Answer { code, paths } => faults.answer = Some((code, paths)),
             Fault::BadBytes(bytes) => faults.bad_bytes = Some(bytes),
+            Fault::LoseEvents => faults.lose_events = true,
             Fault::Refuse | Fault::HalfOpen | Fault::Cut | Fault::Rebuild => {}
         });
     }

@@ -109,8 +109,12 @@ impl Service {
     fn count(&self, parts: &Parts, query: &Query, target: &Result<Target, Status>) {
         match target {
             Ok(Target::Resource(path)) => {
-                self.counters
-                    .request(verb(&parts.method, path, query), path.resource.plural);
+                let verb = verb(&parts.method, path, query);
+                if verb == "list" && query.get("resourceVersionMatch") == Some("Exact") {
+                    self.counters.exact_list(path.resource.plural);
+                } else {
+                    self.counters.request(verb, path.resource.plural);
+                }
             }
             Ok(Target::Other(_)) | Err(_) => self.counters.other_request(parts.uri.path()),
         }

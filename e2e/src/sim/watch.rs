@@ -250,6 +250,9 @@ impl Watcher {
     }
 
     fn send_events(&mut self, events: &[Event]) {
+        if self.service.faults.in_force().lose_events {
+            return;
+        }
         for event in events {
             if let Some((kind, object)) = self.seen(event) {
                 self.told = event.revision;

@@ -29,4 +29,5 @@ mod reads;
 mod reflector;
 mod reload;
 mod replicas;
+mod self_check;
 mod transcript;

@@ -110,7 +110,7 @@ fn config_path(files: &TempDir) -> PathBuf {
 /// Watches stay silent for an hour where a cluster is down: one that ends was ended by something else.
 fn config(files: &TempDir, rest: &str) -> String {
     format!(
-        "apiVersion: fleetcache.dev/v1alpha1\nkind: Configuration\noverrides: [ {{ cluster: '*', watchDisconnectGrace: 1h }} ]\nclusters: {{ kubeconfigs: [ {{ path: {} }} ] }}\n{rest}",
+        "apiVersion: fleetcache.dev/v1alpha1\nkind: Configuration\ncache: {{ selfCheckInterval: 2s }}\noverrides: [ {{ cluster: '*', watchDisconnectGrace: 1h }} ]\nclusters: {{ kubeconfigs: [ {{ path: {} }} ] }}\n{rest}",
         files.path().join("kubeconfig").display()
     )
 }

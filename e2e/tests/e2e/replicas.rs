@@ -15,15 +15,15 @@ use crate::model::{CACHE_EVENTS, World, number_of};
 
 /// How late the other apiserver hears of everything: longer than a read waits for the floor, shorter than an apiserver waits
 /// for its own cache.
-const LAG: Duration = Duration::from_secs(2);
+pub(crate) const LAG: Duration = Duration::from_secs(2);
 
 /// A proxy whose informers and live requests each go to one of two apiservers.
-struct Replicas {
+pub(crate) struct Replicas {
     seed: u64,
     world: World,
-    proxy: Proxy,
-    prompt: SocketAddr,
-    late: SocketAddr,
+    pub(crate) proxy: Proxy,
+    pub(crate) prompt: SocketAddr,
+    pub(crate) late: SocketAddr,
     informers: Relay,
     live: Relay,
     _fork: Fork,
@@ -35,6 +35,11 @@ struct Replicas {
 impl Replicas {
     /// Both apiservers prompt, and all connections to the first.
     async fn start() -> Self {
+        Self::start_checked(None).await
+    }
+
+    /// The same, with this interval of the proxy's self-checks.
+    pub(crate) async fn start_checked(self_check_interval: Option<&str>) -> Self {
         let cluster = ControlPlane::start(Options::named("replicas"))
             .await
             .unwrap();
@@ -57,6 +62,7 @@ impl Replicas {
             config: Some(format!(
                 "apiVersion: fleetcache.dev/v1alpha1\nkind: Configuration\n{CACHE_EVENTS}"
             )),
+            self_check_interval: self_check_interval.map(str::to_owned),
             ..proxy::Options::default()
         })
         .await
@@ -102,12 +108,12 @@ impl Replicas {
     }
 
     /// Leads the informers elsewhere: what they watch breaks, and goes on there.
-    fn move_informers(&self, to: SocketAddr) {
+    pub(crate) fn move_informers(&self, to: SocketAddr) {
         self.informers.retarget(to);
         self.informers.cut();
     }
 
-    async fn run(&mut self, steps: u64) {
+    pub(crate) async fn run(&mut self, steps: u64) {
         self.world
             .run(self.seed, steps, &CancellationToken::new())
             .await;
@@ -115,8 +121,13 @@ impl Replicas {
         self.seed = self.seed.wrapping_add(1);
     }
 
+    /// Lets the other apiserver hear late.
+    pub(crate) fn delay(&self, lag: Duration) {
+        self.lag.set(lag);
+    }
+
     /// Everybody prompt again, and all of it in memory.
-    async fn finish(self) {
+    pub(crate) async fn finish(self) {
         self.lag.set(Duration::ZERO);
         self.world.assert_converged().await;
         println!("{}", self.world.tally());

@@ -57,7 +57,7 @@ overrides:
   - { cluster: "edge-*", connectTimeout: 10s, probe: { timeout: 9s }, identity: proxy }
   - { cluster: "edge-1", connectTimeout: 20s }
 connections: { maxConcurrent: 8, backoffMin: 2s, backoffMax: 30s }
-cache: { memoryLimit: 2Gi, idleTimeout: 5m, maxObjectsPerKind: 500 }
+cache: { memoryLimit: 2Gi, idleTimeout: 5m, maxObjectsPerKind: 500, selfCheckInterval: 0s }
 resources:
   - { group: "", resource: secrets, cache: always }
   - { group: apps, resource: deployments, cache: never }
@@ -126,6 +126,7 @@ resources:
     assert_eq!(policy("apps", "deployments"), Some(CachePolicy::Never));
     assert_eq!(policy("", "events"), Some(CachePolicy::Never));
     assert_eq!(informers.max_objects_per_kind, 500);
+    assert_eq!(informers.self_check_interval, Duration::ZERO);
 }
 
 #[test]

@@ -126,13 +126,31 @@ impl Collector for TotalsCollector {
         )?;
         one(
             Kind::Counter,
+            "cache_mismatch",
+            "Comparisons that found an informer to hold something else than its cluster",
+            totals.self_checks.mismatches,
+        )?;
+        one(
+            Kind::Counter,
             "panics",
             "Panics; each is a bug",
             telemetry::panics(),
         )?;
         let tasks = tokio::runtime::Handle::try_current()
             .map_or(0, |runtime| runtime.metrics().num_alive_tasks());
-        one(Kind::Gauge, "tasks", "Tasks of the runtime", tasks as u64)
+        one(Kind::Gauge, "tasks", "Tasks of the runtime", tasks as u64)?;
+        let found = |outcome| vec![("outcome", outcome)];
+        encode_family(
+            &mut encoder,
+            Kind::Counter,
+            "cache_checks",
+            "Comparisons of an informer with its cluster, by outcome",
+            [
+                (found("equal"), totals.self_checks.equal),
+                (found("mismatch"), totals.self_checks.mismatches),
+                (found("skipped"), totals.self_checks.skipped),
+            ],
+        )
     }
 }
 

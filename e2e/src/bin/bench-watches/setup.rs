@@ -7,7 +7,7 @@ use fleetcache_e2e::client::Client;
 use fleetcache_e2e::control_plane::{ControlPlane, Options, Server, User};
 use fleetcache_e2e::kubeconfig::Context;
 use fleetcache_e2e::poll::{PATIENCE, wait_for};
-use fleetcache_e2e::proxy::Proxy;
+use fleetcache_e2e::proxy::{self, Proxy};
 use serde_json::{Value, json};
 
 /// With it an event is about 5 kB.
@@ -54,7 +54,13 @@ impl Setup {
 
     /// A proxy that has not served anybody yet, with its informer synced.
     pub(crate) async fn proxy(&self) -> anyhow::Result<Proxy> {
-        let proxy = Proxy::for_kubeconfigs(&[self.cluster.kubeconfig()]).await?;
+        let proxy = Proxy::start(proxy::Options {
+            kubeconfigs: vec![self.cluster.kubeconfig()],
+            // As users have it, and not as tests do.
+            self_check_interval: Some("5m".to_owned()),
+            ..proxy::Options::default()
+        })
+        .await?;
         let client = proxy.client("bench")?;
         wait_for("the informer to sync", PATIENCE, || async {
             match client.get("/api/v1/configmaps").await {

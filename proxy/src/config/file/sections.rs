@@ -159,6 +159,10 @@ pub(super) fn cache(mut section: Section<'_>) -> CacheConfig {
         "Time without a read after which an informer stops.",
     );
     let max_objects = key("maxObjectsPerKind", "A kind with more objects stays live.");
+    let self_check = key(
+        "selfCheckInterval",
+        "How often what is in memory of a kind is compared with the cluster; 0s is never.",
+    );
     let on_missing = key(
         "onMissingInformer",
         "What becomes of a read whose kind is not in memory yet.",
@@ -180,6 +184,12 @@ pub(super) fn cache(mut section: Section<'_>) -> CacheConfig {
         max_objects_per_kind: section
             .number(max_objects.default(default.max_objects_per_kind), 1)
             .unwrap_or(default.max_objects_per_kind),
+        self_check_interval: section
+            .duration(
+                self_check.default(duration::text(default.self_check_interval)),
+                true,
+            )
+            .unwrap_or(default.self_check_interval),
         unset_resource_version: unset_resource_version(&mut section, Some("cached"))
             .unwrap_or_default(),
         on_missing_informer: section
