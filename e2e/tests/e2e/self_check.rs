@@ -170,6 +170,23 @@ async fn what_a_watch_did_not_tell_is_found_and_healed() {
     }
 }
 
+/// All tests rely on it.
+#[tokio::test]
+async fn a_difference_fails_the_test_that_it_is_found_in() {
+    let sim = Sim::start(20).await;
+    sim.cluster.fault(Fault::LoseEvents);
+    create(&sim.cluster, "lost");
+    checked(&sim.proxy, "mismatch", 1).await;
+    let Sim { proxy, .. } = sim;
+    let end = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(proxy)));
+    let message = *end.unwrap_err().downcast::<String>().unwrap();
+    assert!(
+        message.contains("memory differed from a cluster 1 times")
+            && message.contains("default/lost"),
+        "{message}"
+    );
+}
+
 /// Of a kind with many objects a round looks at a part, and the next ones at the rest.
 #[tokio::test]
 async fn a_difference_far_back_in_a_large_kind_is_found() {
