@@ -19,9 +19,6 @@ use anyhow::{Context as _, bail};
 use clap::{Parser, Subcommand};
 use fleetcache_e2e::measure;
 
-/// Whether every watch of the proxy must be a hit.
-const FROM_MEMORY: bool = false;
-
 /// Descriptors of a server that are not its clients' connections.
 const OTHER_FILES: usize = 500;
 

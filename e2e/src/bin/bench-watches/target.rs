@@ -5,7 +5,6 @@ use fleetcache_e2e::client::Client;
 use fleetcache_e2e::kubeconfig::Context;
 use fleetcache_e2e::proxy::Proxy;
 
-use crate::FROM_MEMORY;
 use crate::bare::Bare;
 use crate::clients::{Clients, Connections, Watches};
 use crate::setup::{DIRECT, PROXIED, Setup};
@@ -35,7 +34,7 @@ impl<'a> Target<'a> {
             pid: proxy.id(),
             path: watch_path(&endpoint, PROXIED).await?,
             endpoint,
-            must_hit: FROM_MEMORY,
+            must_hit: true,
             source: Source::Updates(setup, PROXIED),
         })
     }
