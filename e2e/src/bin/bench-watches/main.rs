@@ -37,7 +37,7 @@ struct Args {
     #[arg(long, default_value_t = 7)]
     rounds: usize,
     /// Events that are delivered in one round, to all watchers together.
-    #[arg(long, default_value_t = 40_000)]
+    #[arg(long, default_value_t = 100_000)]
     deliveries: usize,
 }
 
