@@ -41,7 +41,7 @@ enum KeyOrder {
 }
 
 /// The bytes around the objects of one kind.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Envelope {
     order: KeyOrder,
     list_kind: String,

@@ -16,7 +16,7 @@ use values::{Found, Paths};
 const SEPARATOR: char = '\0';
 
 /// The fields of one kind.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fields {
     /// Whether `metadata.namespace` may be named.
     namespace: bool,
@@ -24,7 +24,7 @@ pub struct Fields {
     paths: Paths,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Field {
     /// As a selector names it.
     name: Cow<'static, str>,

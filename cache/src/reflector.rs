@@ -65,10 +65,12 @@ pub(crate) struct Reflector {
     attested: ResourceVersion,
     self_checked: self_check::Progress,
     backoff: Backoff,
+    /// What is listed is to be compared with what is held: where nothing contradicts it, its watch goes on.
+    comparing: bool,
 }
 
 /// What is known of the kind once it was learned.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, PartialEq, Eq)]
 struct Kind {
     namespaced: bool,
     envelope: Option<Arc<Envelope>>,
@@ -90,6 +92,7 @@ impl Reflector {
             attested: ResourceVersion::default(),
             self_checked: self_check::Progress::default(),
             backoff: Backoff::new(BACKOFF.0, BACKOFF.1),
+            comparing: false,
         }
     }
 
@@ -134,6 +137,8 @@ impl Reflector {
 
     /// Another epoch is another cluster: nothing that was held is true there.
     fn adopt(&mut self, connection: &Connection) {
+        // Whether it is the same cluster was asked on another connection.
+        self.comparing = false;
         if connection.epoch != self.epoch {
             self.epoch = connection.epoch;
             self.attested = ResourceVersion::default();
@@ -228,12 +233,14 @@ impl Reflector {
         let untold = fields.is_none().then_some(resource.kind);
         let known = fields.unwrap_or_else(|| Fields::custom(&[], resource.namespaced));
         let envelope = learned.envelope.with_warnings(&headers, &other);
-        self.kind = Kind {
+        let kind = Kind {
             namespaced: resource.namespaced,
             envelope: Some(Arc::new(envelope.with_fields(known))),
             untold,
             server_version: requests::server_version(connection, shard).await?,
         };
+        self.comparing &= kind == self.kind;
+        self.kind = kind;
         Ok(State::List { from })
     }
 
@@ -261,6 +268,7 @@ impl Reflector {
             && (self.envelope()?.is_unstructured()
                 || requests::server_version(connection, shard).await? != self.kind.server_version);
         Ok(if changed {
+            self.comparing = true;
             State::Learn { from: Some(held) }
         } else {
             State::Watch

@@ -30,6 +30,9 @@ pub use snapshot::{ListBody, Snapshot};
 /// Memory of an element beside its object's bytes: the map's entry, the key twice counted, and the allocations.
 const ELEMENT_OVERHEAD: usize = 250;
 
+/// Objects compared in one go: some ten kilobytes each are less than a millisecond of a worker thread.
+const COMPARE_STEP: usize = 128;
+
 /// One object, in list-item form.
 #[derive(Debug)]
 pub struct Element {
@@ -238,6 +241,24 @@ impl Store {
         self.objects.is_empty()
     }
 
+    /// Whether another, older store may be brought here by changes above its version: what is older than that is in it,
+    /// byte for byte. Gives way to other tasks while it looks.
+    pub(crate) async fn agrees_with(&self, older: &Self) -> bool {
+        for (at, (key, element)) in self.objects.iter().enumerate() {
+            if at % COMPARE_STEP == COMPARE_STEP - 1 {
+                tokio::task::yield_now().await;
+            }
+            let agrees = element.resource_version > older.resource_version
+                || older.objects.get(key).is_some_and(|held| {
+                    held.resource_version == element.resource_version && held.item == element.item
+                });
+            if !agrees {
+                return false;
+            }
+        }
+        true
+    }
+
     /// What is held now, for readers.
     pub fn snapshot(&self, envelope: &Arc<Envelope>) -> Arc<Snapshot> {
         Arc::new(Snapshot {
@@ -362,6 +383,34 @@ mod tests {
         store.stage(last);
         store.retire();
         assert_ne!(thread.recv().unwrap(), std::thread::current().id());
+    }
+
+    #[tokio::test]
+    async fn a_newer_store_agrees_where_all_that_is_not_newer_is_held() {
+        let store = |elements: &[(&str, u64, &str)], at: u64| {
+            let mut store = Store::default();
+            for (name, version, item) in elements {
+                let mut element = element("n", name, *version);
+                element.item = (*item).to_owned().into();
+                store.stage(element);
+            }
+            store.complete(ResourceVersion::from_number(at));
+            store
+        };
+        let older = store(&[("a", 3, "x"), ("b", 5, "y")], 10);
+        for (elements, expected) in [
+            (&[("a", 3, "x"), ("b", 5, "y")][..], true),
+            // Changed, made and deleted since.
+            (&[("a", 12, "z"), ("c", 11, "z")], true),
+            (&[], true),
+            // Other bytes at the same version, another version that is not newer, one that was never there.
+            (&[("a", 3, "z")], false),
+            (&[("a", 4, "x")], false),
+            (&[("c", 9, "x")], false),
+        ] {
+            let newer = store(elements, 20);
+            assert_eq!(newer.agrees_with(&older).await, expected, "{elements:?}");
+        }
     }
 
     proptest! {

@@ -16,13 +16,13 @@ pub(super) enum Found<'de> {
 }
 
 /// Numbered paths: names with dots between them, `[0]` behind one for the first element of its list.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Paths {
     root: Node,
     known: Vec<String>,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Node {
     /// The number of the path that ends here.
     path: Option<usize>,

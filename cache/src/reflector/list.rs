@@ -35,7 +35,7 @@ impl Reflector {
     ) -> Result<State, ReflectorError> {
         if self.settings.pages_lists() {
             let store = self.list_pages(connection, shard, from).await?;
-            self.swap(connection, store)?;
+            self.swap(connection, store).await?;
             return Ok(State::Watch);
         }
         let mut stream = match self.open_streaming_list(connection, shard, from).await {
@@ -52,7 +52,7 @@ impl Reflector {
                 // Silent before the end: perhaps an older server, perhaps a dead one. Pages work on the first and
                 // fail on the second, so this is not remembered.
                 let store = self.list_pages(connection, shard, from).await?;
-                self.swap(connection, store)?;
+                self.swap(connection, store).await?;
                 return Ok(State::Watch);
             };
             let batch = batch?.ok_or(ReflectorError::Ended)?;
@@ -78,7 +78,9 @@ impl Reflector {
                             self.informer.history().learn_bookmark(form, true);
                         }
                         store.complete(resource_version);
-                        self.swap(connection, store)?;
+                        if !self.swap(connection, store).await? {
+                            return Ok(State::Watch);
+                        }
                         let rest: Vec<WatchEvent> = events.collect();
                         self.apply(connection, rest)?;
                         return self.follow(connection, shard, stream).await;
@@ -140,12 +142,23 @@ impl Reflector {
         }
     }
 
-    /// A complete list takes the place of what was held.
-    fn swap(&mut self, connection: &Connection, store: Store) -> Result<(), ReflectorError> {
+    /// A complete list takes the place of what was held. False where it does not, since all of it that the informer's watch
+    /// will not tell is what is held: the watch goes on from there, and with it those of clients.
+    async fn swap(
+        &mut self,
+        connection: &Connection,
+        store: Store,
+    ) -> Result<bool, ReflectorError> {
         if store.resource_version() < self.store.resource_version() {
             connection.epoch_ended();
             return Err(ReflectorError::WentBack);
         }
+        if self.comparing && store.agrees_with(&self.store).await {
+            self.comparing = false;
+            store.retire();
+            return Ok(false);
+        }
+        self.comparing = false;
         let snapshot = store.snapshot(self.envelope()?);
         tracing::info!(
             rv = %store.resource_version(), objects = store.len(), "informer synced"
@@ -159,7 +172,7 @@ impl Reflector {
         std::mem::replace(&mut self.store, store).retire();
         self.informer.floor().replaced(self.epoch, at);
         self.backoff.reset();
-        Ok(())
+        Ok(true)
     }
 }
 

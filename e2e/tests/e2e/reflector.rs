@@ -409,3 +409,31 @@ async fn custom_resources_are_kept_too() {
     sim.equal_from_memory("/apis/example.com/v1/namespaces/default/widgets/w")
         .await;
 }
+
+/// Its definition may have changed meanwhile, so the kind is listed again; where nothing of what was held reads otherwise,
+/// clients are not told to begin anew.
+#[tokio::test]
+async fn a_break_ends_no_watch_of_a_custom_resource() {
+    let sim = Sim::start(SimConfig::new("sim")).await;
+    let create = |name: &str| {
+        let widget = json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": name, "namespace": "default"}, "spec": {"size": 3}});
+        sim.cluster.store().create("widgets", widget).unwrap();
+    };
+    create("before");
+    warm(&sim.proxied, WIDGETS).await;
+    let path = format!("{WIDGETS}?watch=1&resourceVersion=0");
+    let mut watch = sim.proxied.lines(&path).await.unwrap();
+    let mut told = String::new();
+    for round in 0..3 {
+        sim.cluster.fault(Fault::Cut);
+        let name = format!("round-{round}");
+        create(&name);
+        while !told.contains(&format!("\"{name}\"")) {
+            let line = watch.next().await.unwrap();
+            let line = line.unwrap_or_else(|| panic!("it ended in round {round}: {told}"));
+            told += std::str::from_utf8(&line).unwrap();
+        }
+    }
+    assert_eq!(told.matches(r#""type":"ADDED""#).count(), 4, "{told}");
+    sim.equal_from_memory(WIDGETS).await;
+}
