@@ -31,3 +31,4 @@ mod reload;
 mod replicas;
 mod self_check;
 mod transcript;
+mod watches;

@@ -1,0 +1,197 @@
+//! A watch that is read to its end by a task of its own, as fast as it comes.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use fleetcache_e2e::client::{Answer, Client};
+use fleetcache_e2e::poll::{PATIENCE, wait_for};
+use http::{HeaderMap, Method, StatusCode};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout};
+
+/// How a stream ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// As an answer ends that is whole.
+    Clean,
+    /// In the middle: the reason of the client's library.
+    Broken(String),
+}
+
+/// What came, and whether more may come.
+#[derive(Debug, Default)]
+struct Seen {
+    bytes: Vec<u8>,
+    end: Option<(End, Instant)>,
+}
+
+/// An answer that is still coming.
+#[derive(Debug)]
+pub(super) struct Stream {
+    path: String,
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    /// When its headers were there.
+    pub(super) opened: Instant,
+    seen: Arc<Mutex<Seen>>,
+    reading: JoinHandle<()>,
+}
+
+const JSON: [(&str, &str); 1] = [("accept", "application/json")];
+
+impl Stream {
+    /// A watch for plain JSON; returns when its headers are there.
+    pub(super) async fn open(client: &Client, path: &str) -> Self {
+        Self::request(client, Method::GET, path, &JSON).await
+    }
+
+    /// A watch that must be answered 200.
+    pub(super) async fn watch(client: &Client, path: &str) -> Self {
+        let stream = Self::open(client, path).await;
+        if stream.status != StatusCode::OK {
+            stream.ended().await;
+            panic!("{path}: {} {}", stream.status, stream.text());
+        }
+        stream
+    }
+
+    /// Any request.
+    pub(super) async fn request(
+        client: &Client,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+    ) -> Self {
+        let response = timeout(PATIENCE, client.open(method, path, headers, ""))
+            .await
+            .unwrap_or_else(|_| panic!("{path}: no headers"))
+            .unwrap_or_else(|error| panic!("{path}: {error:#}"));
+        let (parts, body) = response.into_parts();
+        let seen = Arc::new(Mutex::new(Seen::default()));
+        let reading = tokio::spawn(read(body, seen.clone()));
+        Self {
+            path: path.to_owned(),
+            status: parts.status,
+            headers: parts.headers,
+            opened: Instant::now(),
+            seen,
+            reading,
+        }
+    }
+
+    /// All that came.
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        self.seen.lock().bytes.clone()
+    }
+
+    /// All that came, for messages and searches.
+    pub(super) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.seen.lock().bytes).into_owned()
+    }
+
+    /// The events that came whole.
+    pub(super) fn events(&self) -> Vec<Value> {
+        let text = self.text();
+        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        let parse = |line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"));
+        whole.lines().map(parse).collect()
+    }
+
+    /// How it ended, if it has.
+    pub(super) fn end(&self) -> Option<End> {
+        self.seen.lock().end.as_ref().map(|(end, _)| end.clone())
+    }
+
+    /// Waits for the end.
+    pub(super) async fn ended(&self) -> End {
+        wait_for(&format!("{} to end", self.path), PATIENCE, async || {
+            self.end().ok_or_else(|| self.tail())
+        })
+        .await
+        .unwrap()
+    }
+
+    /// Waits for the end, which must be that of a whole answer.
+    pub(super) async fn ended_clean(&self) {
+        let end = self.ended().await;
+        assert_eq!(end, End::Clean, "{}: {}", self.path, self.tail());
+    }
+
+    /// From the headers to the end, of a stream that has ended.
+    pub(super) fn lasted(&self) -> std::time::Duration {
+        let seen = self.seen.lock();
+        let ended = seen.end.as_ref().map(|(_, at)| *at);
+        ended.map_or_else(Default::default, |at| at - self.opened)
+    }
+
+    /// Waits until this is in what came.
+    pub(super) async fn has(&self, text: &str) {
+        let what = format!("{} to tell of {text}", self.path);
+        wait_for(&what, PATIENCE, async || {
+            if self.text().contains(text) {
+                Ok(())
+            } else {
+                Err(format!("ended: {:?}, {}", self.end(), self.tail()))
+            }
+        })
+        .await
+        .unwrap();
+    }
+
+    /// What `Cache-Status` says.
+    pub(super) fn cache_status(&self) -> &str {
+        let value = self.headers.get("cache-status");
+        value.map_or("", |value| value.to_str().unwrap())
+    }
+
+    /// Fails unless it is from memory.
+    #[track_caller]
+    pub(super) fn assert_hit(&self) {
+        let hit = self.cache_status().starts_with("fleetcache; hit");
+        assert!(hit, "{}: {}", self.path, self.cache_status());
+    }
+
+    /// As an answer that is whole.
+    pub(super) fn answer(&self) -> Answer {
+        Answer {
+            status: self.status,
+            headers: self.headers.clone(),
+            body: Bytes::from(self.bytes()),
+            elapsed: self.lasted(),
+        }
+    }
+
+    fn tail(&self) -> String {
+        let text = self.text();
+        let from = text.len().saturating_sub(500);
+        format!(
+            "{} bytes, …{}",
+            text.len(),
+            String::from_utf8_lossy(&text.as_bytes()[from..])
+        )
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.reading.abort();
+    }
+}
+
+async fn read(mut body: Incoming, seen: Arc<Mutex<Seen>>) {
+    let end = loop {
+        match body.frame().await {
+            Some(Ok(frame)) => {
+                let data = frame.into_data().unwrap_or_default();
+                seen.lock().bytes.extend_from_slice(&data);
+            }
+            Some(Err(error)) => break End::Broken(format!("{error:?}")),
+            None => break End::Clean,
+        }
+    };
+    seen.lock().end = Some((end, Instant::now()));
+}
