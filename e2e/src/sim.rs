@@ -57,7 +57,7 @@ pub use counters::Counts;
 pub use faults::{BadBytes, Fault};
 pub use object::Object;
 pub use status::Status;
-pub use store::{Checkpoint, Store};
+pub use store::{Changed, Checkpoint, Entry, Record, Store};
 
 use faults::Faults;
 use server::{Identity, Server};

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use super::status::Status;
 
 /// Something wrong with the cluster. Each stays until [`SimCluster::heal`](super::SimCluster::heal), several may
-/// hold at once, and `Cut` and `Rebuild` happen once.
+/// hold at once, and `Cut`, `EndWatches` and `Rebuild` happen once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// New connections are refused; existing ones go on.
@@ -25,6 +25,10 @@ pub enum Fault {
     Forbidden(Vec<String>),
     /// Every watch that resumes from a revision is told that it is too old.
     ExpireWatches,
+    /// All open watches end now, without a word, as when the watch cache of a real server starts over.
+    EndWatches,
+    /// `sendInitialEvents` is not known any more, as where a replica is older than the others.
+    NoWatchList,
     /// This code for paths that begin with one of these; for all paths if there are none.
     Answer {
         /// The HTTP status code.
@@ -63,6 +67,9 @@ pub(super) struct InForce {
     unauthorized: bool,
     forbidden: Vec<String>,
     pub(super) expire_watches: bool,
+    pub(super) no_watch_list: bool,
+    /// How often all watches were ended; it outlives the faults.
+    ends: u64,
     answer: Option<(u16, Vec<String>)>,
     pub(super) bad_bytes: Option<BadBytes>,
     pub(super) lose_events: bool,
@@ -81,6 +88,8 @@ impl Faults {
             Fault::Unauthorized => faults.unauthorized = true,
             Fault::Forbidden(paths) => faults.forbidden = paths,
             Fault::ExpireWatches => faults.expire_watches = true,
+            Fault::EndWatches => faults.ends += 1,
+            Fault::NoWatchList => faults.no_watch_list = true,
             Fault::Answer { code, paths } => faults.answer = Some((code, paths)),
             Fault::BadBytes(bytes) => faults.bad_bytes = Some(bytes),
             Fault::LoseEvents => faults.lose_events = true,
@@ -89,11 +98,23 @@ impl Faults {
     }
 
     pub(super) fn clear(&self) {
-        self.0.send_replace(InForce::default());
+        self.0.send_modify(|faults| {
+            *faults = InForce {
+                ends: faults.ends,
+                ..InForce::default()
+            };
+        });
     }
 
     pub(super) fn in_force(&self) -> InForce {
         self.0.borrow().clone()
+    }
+
+    /// Ends when all watches that are open now shall end.
+    pub(super) fn end_of_watches(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut faults = self.0.subscribe();
+        let ends = faults.borrow().ends;
+        async move { drop(faults.wait_for(|faults| faults.ends > ends).await) }
     }
 
     /// Waits as long as a stall holds.

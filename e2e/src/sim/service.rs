@@ -176,12 +176,17 @@ impl Service {
         if !path.name.is_empty() {
             return list::get(self, path, query, representation).await;
         }
-        let options = ListOptions::parse(path.resource, query, self.watch_list)?;
+        let options = ListOptions::parse(path.resource, query, self.knows_watch_list())?;
         if options.watch {
             watch::watch(self, path, options, representation)
         } else {
             list::list(self, path, &options, representation).await
         }
+    }
+
+    /// Whether `sendInitialEvents` is known now.
+    pub(super) fn knows_watch_list(&self) -> bool {
+        self.watch_list && !self.faults.in_force().no_watch_list
     }
 
     async fn other(

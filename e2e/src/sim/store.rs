@@ -1,7 +1,7 @@
 //! The objects of a simulated cluster: one ordered map a kind, one revision counter for all of them.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
@@ -15,8 +15,10 @@ use super::resource::{RESOURCES, Resource};
 use super::status::Status;
 
 mod page;
+mod record;
 
 pub(super) use page::{Page, PageRequest};
+pub use record::{Change as Changed, Entry, Record};
 
 /// The namespaces that every new cluster has.
 const FIRST_NAMESPACES: [&str; 3] = ["default", "kube-public", "kube-system"];
@@ -34,6 +36,8 @@ struct Inner {
     /// The newest position, for those who wait for a revision or for events.
     position: watch::Sender<Position>,
     history_limit: usize,
+    /// Filled under the state's lock, if somebody wants it.
+    record: OnceLock<Record>,
 }
 
 #[derive(Clone, Debug)]
@@ -87,6 +91,7 @@ impl Store {
                 state: Mutex::new(state),
                 position,
                 history_limit,
+                record: OnceLock::new(),
             }),
         };
         for name in FIRST_NAMESPACES {
@@ -253,7 +258,9 @@ impl Store {
             last = Some(if dry_run {
                 preview(resource, change)
             } else {
-                state.commit(resource, &key, change)
+                let event = state.commit(resource, &key, change);
+                self.inner.recorded(resource, &event);
+                event.object
             });
         }
         self.inner.position.send_replace(state.position);
@@ -314,6 +321,7 @@ impl Store {
         let mut state = self.lock();
         with.position.generation = state.position.generation + 1;
         *state = with;
+        self.inner.replaced(&state);
         self.inner.position.send_replace(state.position);
     }
 
@@ -345,7 +353,7 @@ impl State {
     }
 
     /// Gives `change` the next revision, and makes it the newest event.
-    fn commit(&mut self, resource: &Resource, key: &str, change: Change) -> Arc<Object> {
+    fn commit(&mut self, resource: &Resource, key: &str, change: Change) -> Event {
         self.position.revision += 1;
         let revision = self.position.revision;
         let kind = self
@@ -362,13 +370,14 @@ impl State {
         } else {
             kind.objects.insert(key.to_owned(), object.clone());
         }
-        kind.history.push(Event {
+        let event = Event {
             revision,
-            object: object.clone(),
+            object,
             previous,
             removed,
-        });
-        object
+        };
+        kind.history.push(event.clone());
+        event
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::stream;
+use futures_util::{StreamExt as _, stream};
 use http::Response;
 use rand::Rng;
 use tokio::sync::watch;
@@ -41,13 +41,12 @@ pub(super) fn watch(
 ) -> Result<Response<Body>, Status> {
     let version = version_or_unexpected(&options.resource_version)?;
     let watcher = Watcher::new(service.clone(), path, options, version, representation);
-    Ok(body::streamed(stream::unfold(
-        watcher,
-        |mut watcher| async move {
-            let piece = watcher.next().await?;
-            Some((piece, watcher))
-        },
-    )))
+    let ended = service.faults.end_of_watches();
+    let pieces = stream::unfold(watcher, |mut watcher| async move {
+        let piece = watcher.next().await?;
+        Some((piece, watcher))
+    });
+    Ok(body::streamed(pieces.take_until(Box::pin(ended))))
 }
 
 /// Where a watch begins.
@@ -95,7 +94,7 @@ impl Watcher {
             (Some(true), _) => Start::State(at_least, true),
             (Some(false), version) => Start::After(version.filter(|version| *version > 0)),
             // Servers with initial events turn them on for watches without a revision.
-            (None, None | Some(0)) => Start::State(0, service.watch_list),
+            (None, None | Some(0)) => Start::State(0, service.knows_watch_list()),
             (None, Some(version)) => Start::After(Some(version)),
         };
         let seconds = options.timeout_seconds.map_or_else(

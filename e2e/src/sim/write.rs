@@ -155,7 +155,7 @@ impl Write<'_> {
         if resource.deletion == Deletion::Namespace {
             return Err(Status::method_not_allowed());
         }
-        let options = ListOptions::parse(resource, self.query, service.watch_list)?;
+        let options = ListOptions::parse(resource, self.query, service.knows_watch_list())?;
         let page = list::read(service, self.path, &options).await?;
         for object in &page.items {
             let path = ResourcePath {

@@ -169,3 +169,39 @@ fn a_dry_run_changes_nothing() {
     assert!(!String::from_utf8_lossy(written.object.json()).contains("resourceVersion"));
     assert_eq!((store.revision(), store.len("configmaps")), (before, 0));
 }
+
+#[test]
+fn a_record_has_everything_that_happened_since_it_began() {
+    let store = Store::new(1);
+    store.create("configmaps", configmap("a", "old")).unwrap();
+    let record = store.record();
+    let checkpoint = store.checkpoint();
+    store.create("configmaps", configmap("a", "new")).unwrap();
+    store.delete("configmaps", "a", "old").unwrap();
+    store.restore(&checkpoint);
+    let told: Vec<String> = record
+        .after(0)
+        .iter()
+        .map(|entry| match entry {
+            Entry::Began { revision, objects } => {
+                let configmaps = objects.iter().filter(|(plural, _)| *plural == "configmaps");
+                format!("{} configmaps at {revision}", configmaps.count())
+            }
+            Entry::Changed(change) => {
+                let (name, revision) = (&change.object.name, change.revision);
+                let removed = if change.removed { "-" } else { "+" };
+                format!("{removed}{name} at {revision}")
+            }
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            "1 configmaps at 4",
+            "+new at 5",
+            "-old at 6",
+            "1 configmaps at 4"
+        ]
+    );
+    assert_eq!(store.record().after(3).len(), 1, "it is the same record");
+}

@@ -124,6 +124,34 @@ async fn every_resume_is_expired_but_starts_are_not() {
 }
 
 #[tokio::test]
+async fn open_watches_end_once_and_others_can_begin() {
+    let cluster = cluster().await;
+    let client = Client::new(&cluster);
+    let mut first = client.watch(&format!("{CONFIGMAPS}?watch=1")).await;
+    cluster.fault(Fault::EndWatches);
+    assert_eq!(first.next().await, None);
+    let mut second = client.watch(&format!("{CONFIGMAPS}?watch=1")).await;
+    cluster.heal().unwrap();
+    cluster
+        .store()
+        .create("configmaps", configmap("a"))
+        .unwrap();
+    assert_eq!(second.event().await.1, "a");
+}
+
+#[tokio::test]
+async fn initial_events_are_unknown_for_a_while() {
+    let cluster = cluster().await;
+    let client = Client::new(&cluster);
+    let query = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&timeoutSeconds=1";
+    let target = format!("{CONFIGMAPS}?{query}");
+    cluster.fault(Fault::NoWatchList);
+    assert_eq!(client.get(&target).await.status, 422);
+    cluster.heal().unwrap();
+    assert_eq!(client.get(&target).await.status, 200);
+}
+
+#[tokio::test]
 async fn lists_and_watches_can_be_broken_in_every_way() {
     let cluster = cluster().await;
     let client = Client::new(&cluster);
