@@ -327,3 +327,6 @@ impl State {
         gone
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -53,7 +53,7 @@ pub struct Change {
 }
 
 impl Change {
-    pub(super) fn applied(element: Arc<Element>, previous: Option<Arc<Element>>) -> Self {
+    pub(crate) fn applied(element: Arc<Element>, previous: Option<Arc<Element>>) -> Self {
         let event_type = match previous {
             None => EventType::Added,
             Some(_) => EventType::Modified,

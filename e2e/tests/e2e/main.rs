@@ -31,4 +31,5 @@ mod reload;
 mod replicas;
 mod self_check;
 mod transcript;
+mod watch_model;
 mod watches;
