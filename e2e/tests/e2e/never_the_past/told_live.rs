@@ -155,7 +155,7 @@ struct Watch {
 impl Watch {
     async fn open(client: &Client, path: &str, accept: &str) -> Self {
         let opened = client
-            .open(Method::GET, path, &[("accept", accept)], "")
+            .open(Method::GET, path, &[("accept", accept), LIVE], "")
             .await;
         let opened = opened.unwrap();
         assert_eq!(opened.status(), 200, "{path}");
