@@ -68,6 +68,9 @@ struct State {
 struct Kept {
     change: Arc<Change>,
     at: Instant,
+    /// The kind was shown at its version before it came: whoever has that version may not know of it. Objects with a lease
+    /// (Events) expire many at a version, and their changes need not arrive together.
+    is_late: bool,
 }
 
 /// How the server writes bookmarks of the kind, as far as it has shown.
@@ -110,8 +113,8 @@ pub(crate) enum Over {
 /// What a watcher finds at its place.
 #[derive(Debug)]
 pub(crate) enum Next {
-    /// A change.
-    Change(Arc<Change>),
+    /// A change, and whether the kind was shown at its version before.
+    Change(Arc<Change>, bool),
     /// None yet: it has been told of all up to this version, and the server is silent since then, if it is.
     None(ResourceVersion, Option<Instant>),
 }
@@ -176,9 +179,11 @@ impl History {
         let told = changes.len() > 0;
         let now = Instant::now();
         let mut state = self.state.lock();
+        let shown = state.through;
         for change in changes {
             state.bytes += change.bytes();
             state.changes.push_back(Kept {
+                is_late: change.resource_version() <= shown,
                 change: Arc::new(change),
                 at: now,
             });
@@ -264,9 +269,7 @@ impl History {
                 return Err(CannotBegin::Expired(state.expired_below));
             }
             Some(after) if after < state.since => return Err(CannotBegin::TooOld),
-            Some(after) => state
-                .changes
-                .partition_point(|kept| kept.change.resource_version() <= after),
+            Some(after) => state.changes.partition_point(|kept| !kept.is_after(after)),
         };
         if let Some(newest) = state.changes.back().filter(|_| at < held) {
             self.floor
@@ -301,10 +304,18 @@ impl History {
         Ok(match state.changes.get(at) {
             Some(kept) => {
                 place.next += 1;
-                Next::Change(Arc::clone(&kept.change))
+                Next::Change(Arc::clone(&kept.change), kept.is_late)
             }
             None => Next::None(state.through, state.silent_since),
         })
+    }
+}
+
+impl Kept {
+    /// Whether somebody who knows the kind as it was shown at a version may not know of it.
+    fn is_after(&self, version: ResourceVersion) -> bool {
+        let at = self.change.resource_version();
+        at > version || (at == version && self.is_late)
     }
 }
 

@@ -163,16 +163,17 @@ impl Watcher {
         }
         for _ in 0..STEP {
             let next = self.informer.history().next(&mut self.place);
-            let change = match next.map_err(|_| Ended)? {
-                Next::Change(change) => change,
+            let (change, is_late) = match next.map_err(|_| Ended)? {
+                Next::Change(change, is_late) => (change, is_late),
                 Next::None(through, silent_since) => {
                     self.through = through;
                     return Ok(Told::Nothing { silent_since });
                 }
             };
             let at = change.resource_version();
-            // Told by the state that it began with. Two changes may have one version: Events that expire together do.
-            if at <= self.begun {
+            // Told by the state that it began with, unless that was shown before the change came. Rather is an object gone
+            // twice than never.
+            if at < self.begun || (at == self.begun && !is_late) {
                 continue;
             }
             let line = change.line(&self.envelope, self.namespace.as_deref(), &self.selector);

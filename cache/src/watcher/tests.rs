@@ -172,8 +172,24 @@ async fn objects_that_expire_together_are_all_told() {
     let expired = |key| Event::Deleted(element(key, 12, "x"));
     kind.apply([expired("n/a")]);
     assert_eq!(told(&mut watcher), "-n/a@12");
+    // Whoever begins with what is there now has the second one and its version.
+    let mut state = kind.watch_state(false);
     kind.apply([expired("n/b")]);
     assert_eq!(told(&mut watcher), "-n/b@12");
+    assert_eq!(told(&mut state), "+n/b@1 -n/b@12");
+    let mut listed = kind.watch(Some(12)).unwrap();
+    assert_eq!(told(&mut listed), "-n/b@12");
+    assert_eq!(told(&mut kind.watch(Some(13)).unwrap()), "");
+}
+
+#[tokio::test]
+async fn what_expired_at_once_is_told_once() {
+    let mut kind = Kind::listed(&["n/a", "n/b"]);
+    let expired = |key| Event::Deleted(element(key, 12, "x"));
+    kind.apply([expired("n/a"), expired("n/b")]);
+    let mut watcher = kind.watch(Some(11)).unwrap();
+    assert_eq!(told(&mut watcher), "-n/a@12 -n/b@12");
+    assert_eq!(told(&mut kind.watch(Some(12)).unwrap()), "");
 }
 
 #[tokio::test]
