@@ -58,6 +58,8 @@ struct State {
     expired_below: ResourceVersion,
     /// The highest version of former epochs.
     former: ResourceVersion,
+    /// The version of the last change that not every selector can judge.
+    unreadable: ResourceVersion,
     /// Since when what the server does is not known.
     silent_since: Option<Instant>,
     bookmarks: Bookmarks,
@@ -141,6 +143,7 @@ impl History {
         let changes = std::mem::take(&mut state.changes);
         (state.bytes, state.gone) = (0, 0);
         (state.since, state.through) = (at, at);
+        state.unreadable = ResourceVersion::default();
         state.silent_since = None;
         drop(state);
         self.moved.send_replace(());
@@ -182,6 +185,9 @@ impl History {
         let shown = state.through;
         for change in changes {
             state.bytes += change.bytes();
+            if !change.is_readable() {
+                state.unreadable = change.resource_version();
+            }
             state.changes.push_back(Kept {
                 is_late: change.resource_version() <= shown,
                 change: Arc::new(change),
@@ -281,6 +287,11 @@ impl History {
             next: state.gone + at as u64,
         };
         Ok((place, envelope))
+    }
+
+    /// The version of the last change whose fields cannot be read.
+    pub(crate) fn unreadable(&self) -> ResourceVersion {
+        self.state.lock().unreadable
     }
 
     /// Whether there has ever been a list.

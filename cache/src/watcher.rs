@@ -125,6 +125,12 @@ impl Watcher {
         self
     }
 
+    /// Whether its selector can judge all that there is to tell. Else it would end in the middle, and whoever begins it
+    /// again would meet the same change.
+    pub fn is_judged(&self) -> bool {
+        !self.selector.reads_values() || self.begun >= self.informer.history().unreadable()
+    }
+
     /// From what a snapshot holds on, which is not older than the watch.
     #[must_use]
     pub fn after(mut self, snapshot: &Snapshot) -> Self {

@@ -101,6 +101,9 @@ pub async fn answer(
             watcher = watcher.beginning_with(Arc::clone(&held), watch.bookmarks);
         }
     }
+    if !watcher.is_judged() {
+        return Err(LiveReason::Selector);
+    }
     let body = Stream::new(watcher, watch, grace).into_body();
     Ok(response(body, Some(&held), age))
 }

@@ -80,6 +80,12 @@ impl Change {
         self.element.resource_version
     }
 
+    /// Whether the values of its kind's own fields can be told, before it and after it.
+    pub(crate) fn is_readable(&self) -> bool {
+        let previous = self.previous.as_ref();
+        self.element.values.is_some() && previous.is_none_or(|previous| previous.values.is_some())
+    }
+
     /// Memory of it, in bytes, estimated from lengths: its objects, which others may hold too, and its line.
     pub fn bytes(&self) -> usize {
         let previous = self.previous.as_ref();

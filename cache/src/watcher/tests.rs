@@ -6,6 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::bookmark::BookmarkForm;
+use crate::fields::Fields;
 use crate::floor::Floor;
 use crate::gvr::Gvr;
 use crate::object::ObjectHead;
@@ -306,6 +307,44 @@ async fn versions_of_a_former_epoch_are_expired_though_they_are_higher() {
         let watch = kind.watch(Some(after)).map(drop);
         assert_eq!(watch, expected, "{after}");
     }
+}
+
+/// Its client would begin it again where it was, and meet the same change.
+#[tokio::test]
+async fn a_watch_does_not_begin_before_a_change_that_it_cannot_judge() {
+    let mut kind = Kind::listed(&[]);
+    let fields = Fields::custom(&["spec.color".to_owned()], true);
+    kind.envelope = Arc::new(Envelope::clone(&kind.envelope).with_fields(fields.clone()));
+    kind.list(&[], 10);
+    let painted = |version, color: &str| {
+        let item = format!(
+            r#"{{"metadata":{{"name":"a","namespace":"n","resourceVersion":"{version}"}},"spec":{{"color":{color}}}}}"#
+        );
+        let head = ObjectHead::parse(item.as_bytes()).unwrap();
+        let element = Element::new(&head.metadata, item.as_bytes(), item.clone().into()).unwrap();
+        element.with_values(&fields, item.as_bytes())
+    };
+    let watch = |kind: &Kind, after| {
+        let (watcher, held) = kind
+            .informer
+            .watch(GENERATION, ALL, Some(rv(after)))
+            .unwrap();
+        let red = Selector::parse("", "spec.color=red").unwrap();
+        watcher.of(None, held.bind(&red).unwrap())
+    };
+    let mut open = watch(&kind, 10);
+    kind.apply([Event::Applied(painted(11, "\"red\""))]);
+    assert!(watch(&kind, 10).is_judged());
+    assert_eq!(told(&mut open), "+n/a@11");
+    kind.apply([Event::Applied(painted(12, "{}"))]);
+    assert_eq!(told(&mut open), ".");
+    // Of an object that is gone the state knows nothing.
+    kind.delete("n/a", 13);
+    for (after, is_judged) in [(10, false), (11, false), (12, false), (13, true)] {
+        assert_eq!(watch(&kind, after).is_judged(), is_judged, "{after}");
+    }
+    let all = kind.watch(Some(10)).unwrap();
+    assert!(all.is_judged());
 }
 
 #[tokio::test(start_paused = true)]
