@@ -264,7 +264,7 @@ impl Informer {
     }
 
     /// Waits until this informer, which has listed before, may be read on a connection. Not for long: 3 s at most.
-    pub async fn resumed(&self, generation: u64) {
+    pub(crate) async fn resumed(&self, generation: u64) {
         if self.history.has_begun() {
             // In time or not: who asks next finds out.
             let _ = tokio::time::timeout(CONSISTENT_WAIT, self.synced(generation)).await;

@@ -110,6 +110,25 @@ impl Informer {
         Ok((watcher, snapshot))
     }
 
+    /// Begins a watch of all changes above a version. Waits, 3 s at most, for an informer that has listed before and has yet
+    /// to resume on this connection: if it is to another cluster, that would take a version of the one before for one that is
+    /// yet to come, and its watch would stay mute; and who has listed the new cluster already must not be sent to list again
+    /// and again.
+    ///
+    /// # Errors
+    /// Why it cannot begin.
+    pub async fn watch_after(
+        self: &Arc<Self>,
+        generation: u64,
+        scope: Scope,
+        version: ResourceVersion,
+    ) -> Result<(Watcher, Arc<Snapshot>), NotWatchable> {
+        if !self.is_readable_on(generation) {
+            self.resumed(generation).await;
+        }
+        self.watch(generation, scope, Some(version))
+    }
+
     /// Whether the server is known to stream lists as watches (KEP-3157).
     pub fn streams_lists(&self) -> bool {
         self.history().bookmarks().initial_events_end.is_some()

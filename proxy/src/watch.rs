@@ -59,19 +59,14 @@ pub async fn answer(
         } if !informer.streams_lists() => return Err(LiveReason::Options),
         Begin::State { .. } | Begin::Now(_) => None,
     };
-    let mut begun = informer.watch(on, scope, after);
-    if after.is_some()
-        && matches!(
-            begun,
-            Err(NotWatchable::NotServable(NotServable::NotSynced))
-        )
-    {
-        // The connection is new. If it is to another cluster, the server would take a version of the one before for one that
-        // is yet to come, and its watch would stay mute.
-        let resumed = informer.resumed(on);
-        let _ = connection.closed().run_until_cancelled(resumed).await;
-        begun = informer.watch(on, scope, after);
-    }
+    let begun = match after {
+        None => informer.watch(on, scope, None),
+        Some(version) => {
+            let begun = informer.watch_after(on, scope, version);
+            let begun = connection.closed().run_until_cancelled(begun).await;
+            begun.unwrap_or(Err(NotServable::NotSynced.into()))
+        }
+    };
     let (watcher, held) = match begun {
         Ok(begun) => begun,
         Err(NotWatchable::NotServable(why)) => return Err(why.into()),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
@@ -307,6 +308,38 @@ async fn versions_of_a_former_epoch_are_expired_though_they_are_higher() {
         let watch = kind.watch(Some(after)).map(drop);
         assert_eq!(watch, expected, "{after}");
     }
+}
+
+/// Whose versions memory holds is known only once the informer has resumed: another cluster would take one that is too old
+/// for this one's memory for a version that is yet to come.
+#[tokio::test(start_paused = true)]
+async fn a_version_is_not_judged_before_the_cluster_is_known() {
+    let mut kind = Kind::listed(&[]);
+    kind.put("n/a", 11);
+    tokio::time::advance(Duration::from_secs(301)).await;
+    kind.informer.history().trim();
+    let informer = Arc::clone(&kind.informer);
+    let watch = |after| {
+        let watch = informer.watch_after(GENERATION, ALL, rv(after));
+        watch.map(|watch| watch.map(drop))
+    };
+    assert_eq!(watch(10).await, Err(NotWatchable::TooOld));
+
+    informer.suspend();
+    let mut resumed = Box::pin(watch(10));
+    assert_eq!((&mut resumed).now_or_never(), None);
+    kind.publish();
+    assert_eq!(resumed.await, Err(NotWatchable::TooOld));
+
+    // Who has the new cluster's list already, has its version from there.
+    informer.clear();
+    let mut listed = Box::pin(watch(11));
+    assert_eq!((&mut listed).now_or_never(), None);
+    kind.list(&[], 11);
+    assert_eq!(listed.await, Ok(()));
+
+    informer.clear();
+    assert_eq!(watch(11).await, Err(NotWatchable::Expired(rv(11))));
 }
 
 /// Its client would begin it again where it was, and meet the same change.
