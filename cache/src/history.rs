@@ -150,11 +150,21 @@ impl History {
         drop(changes);
     }
 
+    /// The epoch is over: its versions mean nothing to the next one.
+    pub(crate) fn end_epoch(&self) {
+        {
+            let mut state = self.state.lock();
+            if state.envelope.is_some() {
+                state.former = state.former.max(state.through);
+            }
+        }
+        self.end();
+    }
+
     /// All watches end; nothing can be begun before the next list.
     pub(crate) fn end(&self) {
         let mut state = self.state.lock();
         if state.envelope.take().is_some() {
-            state.former = state.former.max(state.through);
             state.run += 1;
             let changes = std::mem::take(&mut state.changes);
             state.bytes = 0;

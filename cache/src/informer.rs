@@ -410,12 +410,20 @@ impl Informer {
         self.history.set_silent(true);
     }
 
-    /// Drops what is held.
+    /// Drops what is held: the epoch is over.
     pub(crate) fn clear(&self) {
         self.shard.store(None);
         if let Some(last) = self.published.send_replace(Published::default()).snapshot {
             self.pages.epoch_ended(&last);
         }
+        self.history.end_epoch();
+    }
+
+    /// Drops what is held: the informer is over. Its versions are still the cluster's, and who has one asks the cluster.
+    pub(crate) fn close(&self) {
+        self.shard.store(None);
+        self.published.send_replace(Published::default());
+        self.pages.clear();
         self.history.end();
     }
 

@@ -103,7 +103,7 @@ impl Reflector {
     ) -> Option<Refusal> {
         let refusal = self.run_until_stopped(connections).await;
         // First what readers have: the store is the last to hold the objects.
-        self.informer.clear();
+        self.informer.close();
         self.store.retire();
         refusal
     }

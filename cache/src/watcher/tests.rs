@@ -342,6 +342,18 @@ async fn a_version_is_not_judged_before_the_cluster_is_known() {
     assert_eq!(watch(11).await, Err(NotWatchable::Expired(rv(11))));
 }
 
+#[tokio::test]
+async fn versions_do_not_expire_with_their_informer() {
+    let kind = Kind::listed(&["n/a"]);
+    let mut watcher = kind.watch(Some(10)).unwrap();
+    kind.informer.close();
+    assert_eq!(told(&mut watcher), ".");
+    let not_synced = NotWatchable::NotServable(NotServable::NotSynced);
+    assert_eq!(kind.watch(Some(10)).unwrap_err(), not_synced);
+    let page = kind.informer.read_exact((GENERATION, EPOCH), ALL, rv(10));
+    assert_eq!(page.unwrap_err(), NotServable::NotSynced);
+}
+
 /// Its client would begin it again where it was, and meet the same change.
 #[tokio::test]
 async fn a_watch_does_not_begin_before_a_change_that_it_cannot_judge() {
