@@ -157,6 +157,8 @@ impl History {
             if state.envelope.is_some() {
                 state.former = state.former.max(state.through);
             }
+            // The server may be of another version, and write them otherwise or not at all.
+            state.bookmarks = Bookmarks::default();
         }
         self.end();
     }

@@ -354,6 +354,18 @@ async fn versions_do_not_expire_with_their_informer() {
     assert_eq!(page.unwrap_err(), NotServable::NotSynced);
 }
 
+#[tokio::test]
+async fn another_cluster_may_not_write_bookmarks_as_the_one_before() {
+    let mut kind = Kind::listed(&[]);
+    let form = BookmarkForm::learn(END, "9").unwrap();
+    kind.informer.history().learn_bookmark(form, true);
+    assert!(kind.informer.streams_lists());
+    kind.list(&[], 20);
+    assert!(kind.informer.streams_lists());
+    kind.informer.clear();
+    assert!(!kind.informer.streams_lists());
+}
+
 /// Its client would begin it again where it was, and meet the same change.
 #[tokio::test]
 async fn a_watch_does_not_begin_before_a_change_that_it_cannot_judge() {
