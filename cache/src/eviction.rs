@@ -10,11 +10,14 @@ use tokio_util::task::TaskTracker;
 
 use crate::documents::Bodies;
 use crate::informer::Informer;
-use crate::informers::{CachePolicy, Informers, InformersConfig};
+use crate::informers::{CachePolicy, Informers, InformersConfig, Refusal};
 use crate::self_checks::{SelfCheckTotals, SelfChecks};
 
 /// Time between two looks.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Why an informer is stopped that would else be kept.
+const MEMORY_LIMIT: &str = Refusal::MemoryLimit.as_str();
 
 /// The informers of all clusters.
 #[derive(Debug)]
@@ -139,7 +142,13 @@ impl Fleet {
                 policy: config.policy(&informer.gvr),
                 idle: informer.idle_for(),
                 bytes: informer.size().1 as u64,
-                stop: move |reason| informers.stop(&informer, reason),
+                stop: move |reason| {
+                    // Its next read would start it again, and list the whole kind to stop it once more.
+                    if reason == MEMORY_LIMIT {
+                        informers.refuse(&informer.gvr, Refusal::MemoryLimit);
+                    }
+                    informers.stop(&informer, reason);
+                },
             }
         });
         for (running, reason) in to_stop(looked_at.collect(), &config) {
@@ -188,7 +197,7 @@ fn to_stop<S>(
         } else if running.policy != CachePolicy::Always && running.idle >= config.idle_timeout {
             "idle"
         } else if bytes > config.memory_limit {
-            "memory-limit"
+            MEMORY_LIMIT
         } else {
             continue;
         };

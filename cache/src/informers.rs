@@ -99,7 +99,7 @@ pub enum Refusal {
 
 impl Refusal {
     /// The reason as written in logs and headers.
-    pub fn as_str(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Forbidden => "forbidden",
             Self::NotListable => "not-listable",
@@ -271,7 +271,8 @@ impl Informers {
         self.fleet.tasks().spawn(run.instrument(span));
     }
 
-    fn refuse(&self, gvr: &Gvr, refusal: Refusal) {
+    /// The kind stays live for a while.
+    pub(crate) fn refuse(&self, gvr: &Gvr, refusal: Refusal) {
         if refusal == Refusal::NotListable && self.fleet.config().policy(gvr) == CachePolicy::Always
         {
             self.tell_unserved(&gvr.group, &gvr.resource);
