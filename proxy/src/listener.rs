@@ -12,7 +12,7 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs;
-use socket2::SockRef;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
@@ -25,6 +25,13 @@ pub use slow_reader::{WatchGuard, WatchWriter};
 /// Bytes of one connection that wait in the kernel to be sent, beside those under way. By default they may be megabytes, and
 /// a client that does not read would not be noticed before it owes them.
 const UNSENT: u32 = 128 << 10;
+
+/// A client that vanished is noticed within a minute and a half, also where nothing is sent to it: a watch over HTTP/1.1 may
+/// be silent for as long as it was asked to last. Over HTTP/2 pings notice it, too.
+const KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
+    .with_time(Duration::from_secs(30))
+    .with_interval(Duration::from_secs(15))
+    .with_retries(4);
 
 /// How long a connection may take for what it has not done yet.
 #[derive(Clone, Copy, Debug)]
@@ -124,7 +131,9 @@ pub async fn accept(listener: &TcpListener) -> TcpStream {
             Ok((stream, _)) => {
                 // Answers are written in whole frames: waiting for more to send would only delay them.
                 let _ = stream.set_nodelay(true);
-                let _ = SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT);
+                let socket = SockRef::from(&stream);
+                let _ = socket.set_tcp_notsent_lowat(UNSENT);
+                let _ = socket.set_tcp_keepalive(&KEEPALIVE);
                 return stream;
             }
             Err(err) if is_of_one_connection(&err) => {}

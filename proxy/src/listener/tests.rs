@@ -228,6 +228,18 @@ async fn little_waits_in_the_kernel_for_a_client_that_does_not_read() {
 }
 
 #[tokio::test]
+async fn a_client_that_vanished_is_noticed_by_the_kernel() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let client = TcpStream::connect(listener.local_addr().unwrap());
+    let (_client, stream) = tokio::join!(client, accept(&listener));
+    let socket = SockRef::from(&stream);
+    assert!(socket.keepalive().unwrap());
+    let patience = socket.tcp_keepalive_time().unwrap()
+        + socket.tcp_keepalive_interval().unwrap() * socket.tcp_keepalive_retries().unwrap();
+    assert_eq!(patience, Duration::from_secs(90));
+}
+
+#[tokio::test]
 async fn a_client_without_a_handshake_is_hung_up_on() {
     let server = TestServer::start(Timeouts {
         handshake: SHORT,
