@@ -100,9 +100,9 @@ impl Fleet {
         }
     }
 
-    /// Takes clusters down and brings them back, in turn, for ever.
+    /// Takes clusters down and brings them back, in turn, for ever. The first, which the lines to try name, is the last.
     pub(crate) async fn fail(&self, down: usize) -> anyhow::Result<()> {
-        let mut turn = self.clusters.iter().cycle();
+        let mut turn = self.clusters.iter().rev().cycle();
         loop {
             tokio::time::sleep(UP).await;
             let failing: Vec<&SimCluster> = turn.by_ref().take(down).collect();

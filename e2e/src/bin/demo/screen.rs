@@ -111,7 +111,7 @@ impl<'a> Screen<'a> {
              kubectl --context {name} get pods -A -o yaml | head\n  \
              kubectl --context {name} get pods -A -o name\n  \
              kubectl --context {name} get pods -A -o name -v=8 2>&1 | grep -i cache-status      # hit: from memory\n\n  \
-             kubectl --context {name} -n shop get pods --watch\n  \
+             kubectl --context {name} -n shop get pods --watch -o name      # from memory too; goes on through an outage\n  \
              kubectl --context {name} create configmap hello --from-literal=it=works\n  \
              kubectl --context {name} get configmap hello -o yaml\n\
              {try_outage}\n  \
