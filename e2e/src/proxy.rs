@@ -193,6 +193,7 @@ impl Proxy {
 
     /// What the proxy would do with a GET of a cluster's path, as the admin listener tells it.
     pub fn why(&self, cluster: &str, path: &str) -> anyhow::Result<Value> {
+        let path = path.replace('%', "%25").replace('&', "%26");
         let path = format!("/why?target=/clusters/{cluster}{path}");
         let (status, body) = metrics::get(&self.admin, &path)?;
         anyhow::ensure!(status == 200, "{path}: {status} {body}");

@@ -242,11 +242,14 @@ pub async fn explain(clusters: &ClusterCache, limits: &Limits, question: &Questi
     // Its answer is made as it is read, and nobody reads it. Whatever is configured: nothing is to start.
     let on_missing = OnMissingInformer::Live;
     let outcome = memory::answer(&cluster, &connection, &info, headers, settings, on_missing);
-    // An error only where one is configured.
-    let outcome = outcome
-        .await
-        .unwrap_or(Err(LiveReason::NotSynced))
-        .map(drop);
+    let outcome = match outcome.await {
+        Ok(outcome) => outcome.map(drop),
+        Err(expired @ Error::PageExpired { .. }) => {
+            return error(request, cause(&expired), sentences::PAGE_EXPIRED.to_owned());
+        }
+        // Only where one is configured.
+        Err(_) => Err(LiveReason::NotSynced),
+    };
     let informer = info.resource.as_ref();
     let informer = informer.map(|resource| informer_state(&cluster, &connection, resource));
     let (answer, reason, mut sentence) = match outcome {

@@ -8,6 +8,10 @@ use crate::decision::LiveReason;
 pub(super) const DOCUMENT: &str = "Discovery, /version and OpenAPI v3 are the cluster's to tell each time. It need not repeat what is held, and that is the \
      answer while it is not connected.";
 
+/// What becomes of a page of a cluster that is another one now.
+pub(super) const PAGE_EXPIRED: &str = "It is a further page of a list of the cluster that was there before this one, so it is answered 410. The token in that \
+     answer goes on as of now; or begin the list anew.";
+
 /// Why a request goes live, and what would let it be answered from memory.
 pub(super) fn sentence(reason: LiveReason) -> &'static str {
     match reason {
@@ -57,19 +61,21 @@ pub(super) fn sentence(reason: LiveReason) -> &'static str {
              under `resources` with `cache: onDemand` or `cache: always` changes that, without a restart."
         }
         LiveReason::NotStarted => {
-            "Nobody has read this kind lately. The first LIST that the cluster allows, or the third GET within a minute, starts \
-             its informer; `cache: always` under `resources` starts it at the connect."
+            "Nobody has read this kind lately. The first LIST or watch that the cluster allows, or the third GET within a \
+             minute, starts its informer; `cache: always` under `resources` starts it at the connect."
         }
         LiveReason::NotSynced => {
             "Its informer is reading the first list, or has not made sure of the cluster since the last connect. Ask again in a \
              moment; if it stays so, the log tells what the informer meets."
         }
         LiveReason::Options => {
-            "It has options that only the cluster can judge, such as a malformed limit or timeout, or those of a watch. Leave \
-             them out."
+            "It has options that only the cluster can judge, such as a malformed limit or timeout, `sendInitialEvents` without \
+             its resourceVersionMatch or where the cluster does not stream lists, or `watch` in a GET of one object. Leave them \
+             out; one object is watched by its kind's list with `fieldSelector=metadata.name=<name>`."
         }
         LiveReason::Path => {
-            "Its path is not exactly that of a resource, so it goes to the cluster as it is."
+            "Its path is not exactly that of a resource, so it goes to the cluster as it is. A watch comes from memory with \
+             `?watch=true` at the path of its list, not below `/watch/`."
         }
         LiveReason::Refused(refusal) => refused(refusal),
         LiveReason::Representation => {
@@ -94,7 +100,8 @@ pub(super) fn sentence(reason: LiveReason) -> &'static str {
              newest version."
         }
         LiveReason::Upgrade => {
-            "It leaves HTTP for another protocol (exec, attach, port-forward), which leads to the cluster."
+            "It leaves HTTP for another protocol (exec, attach, port-forward, a watch over WebSocket), which leads to the \
+             cluster."
         }
     }
 }

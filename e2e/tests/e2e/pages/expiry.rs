@@ -100,7 +100,7 @@ async fn a_compacted_page_is_given_while_it_is_held_and_expired_after() {
 #[tokio::test]
 async fn a_page_of_the_cluster_that_was_is_expired() {
     let mut cluster = ControlPlane::start(Options::named("pages")).await.unwrap();
-    let (direct, proxied, _proxy) = connect(&cluster).await;
+    let (direct, proxied, proxy) = connect(&cluster).await;
     populate(&direct).await;
     warm_with(&proxied, CONFIGMAPS, "cm11").await;
     let path = format!("{CONFIGMAPS}?limit=5");
@@ -122,6 +122,12 @@ async fn a_page_of_the_cluster_that_was_is_expired() {
     .unwrap();
     let expired = proxied.get(&continued).await.unwrap();
     let newest = assert_expired(&expired);
+    let why = proxy.why(cluster.name(), &continued).unwrap();
+    assert_eq!(
+        (&why["answer"], &why["reason"]),
+        (&json!("error"), &json!("PageExpired")),
+        "{why}"
+    );
     assert_eq!(
         decode(&newest),
         json!({"v": "meta.k8s.io/v1", "rv": -1, "start": "cm04\0"})
