@@ -181,7 +181,9 @@ fn take(
         return Ok(());
     }
     match (next, run.changes.get(watched.next)) {
-        (Ok(Next::Change(change)), Some((version, ..))) => {
+        (Ok(Next::Change(change, is_late)), Some((version, ..))) => {
+            // Nothing is appended at a version that was shown.
+            prop_assert!(!is_late);
             prop_assert_eq!(change.resource_version(), rv(*version));
             prop_assert!(
                 floor.told(run.epoch) >= rv(*version),
@@ -237,7 +239,7 @@ async fn run(steps: Vec<Step>) -> Result<(), TestCaseError> {
             }
             Step::Epoch { percent } => {
                 let through = reference.run.through;
-                history.end();
+                history.end_epoch();
                 prop_assert_eq!(history.enter(None).unwrap_err(), CannotBegin::NotSynced);
                 reference.former = reference.former.max(through);
                 let (epoch, version) = (reference.run.epoch + 1, through * percent / 100 + 1);
