@@ -201,6 +201,8 @@ impl Reflector {
             }
             State::List { from } => State::List { from },
             State::Watch | State::Resume { .. } if error.is_expired() || error.is_bad_bytes() => {
+                // Those who watch are about to be ended, and this is why.
+                tracing::info!(error = error_chain(error), rv = %held, "informer lists anew");
                 State::List { from: Some(held) }
             }
             State::Watch | State::Resume { .. } => State::Resume { early: true },
