@@ -59,6 +59,17 @@ impl Stream {
         stream
     }
 
+    /// A watch that comes from memory, as soon as one does: what was read live a moment ago may be newer than memory.
+    pub(super) async fn from_memory(client: &Client, path: &str) -> Self {
+        wait_for(&format!("{path} from memory"), PATIENCE, async || {
+            let stream = Self::watch(client, path).await;
+            anyhow::ensure!(stream.is_hit(), "{}", stream.cache_status());
+            Ok(stream)
+        })
+        .await
+        .unwrap()
+    }
+
     /// Any request.
     pub(super) async fn request(
         client: &Client,
@@ -148,11 +159,14 @@ impl Stream {
         value.map_or("", |value| value.to_str().unwrap())
     }
 
+    fn is_hit(&self) -> bool {
+        self.cache_status().starts_with("fleetcache; hit")
+    }
+
     /// Fails unless it is from memory.
     #[track_caller]
     pub(super) fn assert_hit(&self) {
-        let hit = self.cache_status().starts_with("fleetcache; hit");
-        assert!(hit, "{}: {}", self.path, self.cache_status());
+        assert!(self.is_hit(), "{}: {}", self.path, self.cache_status());
     }
 
     /// As an answer that is whole.
