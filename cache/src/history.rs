@@ -15,10 +15,11 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::watch;
+use slab::Slab;
 use tokio::time::Instant;
 
 use crate::bookmark::BookmarkForm;
@@ -39,7 +40,6 @@ pub(crate) struct History {
     floor: Arc<Floor>,
     /// Held for a few look-ups, never across an await.
     state: Mutex<State>,
-    moved: watch::Sender<()>,
 }
 
 #[derive(Debug, Default)]
@@ -63,7 +63,9 @@ struct State {
     /// Since when what the server does is not known.
     silent_since: Option<Instant>,
     bookmarks: Bookmarks,
-    watchers: usize,
+    /// One for each watcher: who has found nothing since the last time that all were woken is to be woken. Under the same
+    /// lock as the changes, as what an event costs a watcher is above all what has to be fetched into the processor's cache.
+    watchers: Slab<Option<Waker>>,
 }
 
 #[derive(Debug)]
@@ -101,6 +103,8 @@ pub(crate) struct Place {
     run: u64,
     /// The number of the next change to take, in its run.
     next: u64,
+    /// Its number among the watchers.
+    watcher: usize,
 }
 
 /// Why a watcher has ended.
@@ -126,7 +130,6 @@ impl History {
         Self {
             floor,
             state: Mutex::default(),
-            moved: watch::Sender::new(()),
         }
     }
 
@@ -145,8 +148,9 @@ impl History {
         (state.since, state.through) = (at, at);
         state.unreadable = ResourceVersion::default();
         state.silent_since = None;
+        let waiting = state.take_waiting();
         drop(state);
-        self.moved.send_replace(());
+        wake(waiting);
         drop(changes);
     }
 
@@ -170,8 +174,9 @@ impl History {
             state.run += 1;
             let changes = std::mem::take(&mut state.changes);
             state.bytes = 0;
+            let waiting = state.take_waiting();
             drop(state);
-            self.moved.send_replace(());
+            wake(waiting);
             drop(changes);
         }
     }
@@ -181,8 +186,9 @@ impl History {
         let mut state = self.state.lock();
         state.run += 1;
         state.envelope = Some(envelope);
+        let waiting = state.take_waiting();
         drop(state);
-        self.moved.send_replace(());
+        wake(waiting);
     }
 
     /// Takes the changes up to a version. Whoever reads with resourceVersion unset must be able to see them already.
@@ -209,14 +215,21 @@ impl History {
         state.through = state.through.max(through);
         let gone = state.let_go(now);
         // Before any watcher can take them: nobody shall read what is older than what another was told.
-        if let Some(newest) = state.changes.back().filter(|_| told && state.watchers > 0) {
+        if let Some(newest) = state
+            .changes
+            .back()
+            .filter(|_| told && !state.watchers.is_empty())
+        {
             self.floor
                 .raise(state.epoch, newest.change.resource_version());
         }
+        let waiting = if told {
+            state.take_waiting()
+        } else {
+            Vec::new()
+        };
         drop(state);
-        if told {
-            self.moved.send_replace(());
-        }
+        wake(waiting);
         drop(gone);
     }
 
@@ -225,8 +238,9 @@ impl History {
         let mut state = self.state.lock();
         if silent != state.silent_since.is_some() {
             state.silent_since = silent.then(Instant::now);
+            let waiting = state.take_waiting();
             drop(state);
-            self.moved.send_replace(());
+            wake(waiting);
         }
     }
 
@@ -257,12 +271,7 @@ impl History {
     }
 
     pub(crate) fn watchers(&self) -> usize {
-        self.state.lock().watchers
-    }
-
-    /// Fires at each change, and at the end of a run.
-    pub(crate) fn moved(&self) -> watch::Receiver<()> {
-        self.moved.subscribe()
+        self.state.lock().watchers.len()
     }
 
     /// A watcher begins with the changes above a version, or with those that are yet to come, and is counted until
@@ -293,8 +302,8 @@ impl History {
             self.floor
                 .raise(state.epoch, newest.change.resource_version());
         }
-        state.watchers += 1;
         let place = Place {
+            watcher: state.watchers.insert(None),
             run: state.run,
             next: state.gone + at as u64,
         };
@@ -312,13 +321,14 @@ impl History {
     }
 
     /// The counterpart of [`Self::enter`].
-    pub(crate) fn leave(&self) {
-        self.state.lock().watchers -= 1;
+    pub(crate) fn leave(&self, place: &Place) {
+        let waker = self.state.lock().watchers.try_remove(place.watcher);
+        drop(waker);
     }
 
-    /// What a watcher finds next.
-    pub(crate) fn next(&self, place: &mut Place) -> Result<Next, Over> {
-        let state = self.state.lock();
+    /// What a watcher finds next. Where that is nothing, it is woken when there may be more.
+    pub(crate) fn next(&self, place: &mut Place, waker: &Waker) -> Result<Next, Over> {
+        let mut state = self.state.lock();
         if place.run != state.run {
             return Err(Over::Run);
         }
@@ -329,7 +339,12 @@ impl History {
                 place.next += 1;
                 Next::Change(Arc::clone(&kept.change), kept.is_late)
             }
-            None => Next::None(state.through, state.silent_since),
+            None => {
+                state.watchers[place.watcher]
+                    .get_or_insert_with(|| waker.clone())
+                    .clone_from(waker);
+                Next::None(state.through, state.silent_since)
+            }
         })
     }
 }
@@ -342,7 +357,18 @@ impl Kept {
     }
 }
 
+fn wake(waiting: Vec<Waker>) {
+    for waker in waiting {
+        waker.wake();
+    }
+}
+
 impl State {
+    fn take_waiting(&mut self) -> Vec<Waker> {
+        let waiting = self.watchers.iter_mut();
+        waiting.filter_map(|(_, waker)| waker.take()).collect()
+    }
+
     fn is_former(&self, version: ResourceVersion) -> bool {
         version > self.through && version <= self.former
     }

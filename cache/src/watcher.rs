@@ -1,9 +1,9 @@
 //! One watch of one kind: the state it begins with, then the changes that it selects.
 
 use std::sync::Arc;
+use std::task::Waker;
 
 use bytes::Bytes;
-use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::envelope::Envelope;
@@ -22,7 +22,6 @@ pub struct Watcher {
     informer: Arc<Informer>,
     place: Place,
     envelope: Arc<Envelope>,
-    moved: watch::Receiver<()>,
     namespace: Option<String>,
     selector: BoundSelector,
     initial: Option<InitialEvents>,
@@ -91,13 +90,11 @@ impl Informer {
         after: Option<ResourceVersion>,
     ) -> Result<(Watcher, Arc<Snapshot>), NotWatchable> {
         self.touch();
-        let moved = self.history().moved();
         let (place, envelope) = self.history().enter(after)?;
         let watcher = Watcher {
             informer: Arc::clone(self),
             place,
             envelope,
-            moved,
             namespace: None,
             selector: BoundSelector::default(),
             initial: None,
@@ -171,11 +168,11 @@ impl Watcher {
         self
     }
 
-    /// What there is to tell now.
+    /// What there is to tell now. Where that is nothing, `waker` is woken when there may be more.
     ///
     /// # Errors
     /// It has ended.
-    pub fn tell(&mut self) -> Result<Told, Ended> {
+    pub fn tell(&mut self, waker: &Waker) -> Result<Told, Ended> {
         if let Some(initial) = &mut self.initial {
             let namespace = self.namespace.as_deref();
             if let Some(lines) = initial.next_chunk(namespace, &self.selector) {
@@ -187,7 +184,7 @@ impl Watcher {
             return Ok(Told::Lines(end));
         }
         for _ in 0..STEP {
-            let next = self.informer.history().next(&mut self.place);
+            let next = self.informer.history().next(&mut self.place, waker);
             let (change, is_late) = match next.map_err(|_| Ended)? {
                 Next::Change(change, is_late) => (change, is_late),
                 Next::None(through, silent_since) => {
@@ -210,12 +207,6 @@ impl Watcher {
         Ok(Told::Lines(Bytes::new()))
     }
 
-    /// Waits until there may be more to tell.
-    pub async fn moved(&mut self) {
-        // Never an error: the sender is in the informer, which is held here.
-        let _ = self.moved.changed().await;
-    }
-
     /// A bookmark, where there was anything since the watch began. Only after all was told that there was to tell. As the
     /// server's, it may say what an event or another bookmark has said: clients wait for the one before the end.
     pub fn bookmark(&mut self) -> Option<Bytes> {
@@ -231,7 +222,7 @@ impl Watcher {
 impl Drop for Watcher {
     fn drop(&mut self) {
         self.informer.touch();
-        self.informer.history().leave();
+        self.informer.history().leave(&self.place);
     }
 }
 

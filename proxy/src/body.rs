@@ -20,12 +20,3 @@ pub fn full(bytes: impl Into<Bytes>) -> Body {
 pub fn empty() -> Body {
     Empty::new().map_err(|never| match never {}).boxed_unsync()
 }
-
-/// A body that holds something for as long as it lives.
-pub fn holding(body: Body, held: impl Send + 'static) -> Body {
-    body.map_frame(move |frame| {
-        let _ = &held;
-        frame
-    })
-    .boxed_unsync()
-}

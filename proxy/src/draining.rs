@@ -1,5 +1,6 @@
 //! Streams that end when the process drains.
 
+use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -9,23 +10,28 @@ use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use crate::body::{Body, BoxError};
+use crate::rarely::Rarely;
 
 /// A body that ends, cleanly, when `draining` fires: a watch or a log would hold the process for hours. A client of
 /// either knows such an end and asks again.
-pub fn until(draining: &CancellationToken, body: Body) -> Body {
+///
+/// `held` is dropped with it.
+pub fn until(draining: &CancellationToken, body: Body, held: impl Send + Unpin + 'static) -> Body {
     Draining {
         body,
-        draining: Box::pin(draining.clone().cancelled_owned()),
+        _held: held,
+        draining: Rarely::new(draining.clone().cancelled_owned()),
     }
     .boxed_unsync()
 }
 
-struct Draining {
+struct Draining<H> {
     body: Body,
-    draining: Pin<Box<WaitForCancellationFutureOwned>>,
+    _held: H,
+    draining: Rarely<WaitForCancellationFutureOwned>,
 }
 
-impl HttpBody for Draining {
+impl<H: Unpin> HttpBody for Draining<H> {
     type Data = Bytes;
     type Error = BoxError;
 
@@ -34,7 +40,7 @@ impl HttpBody for Draining {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let frame = Pin::new(&mut self.body).poll_frame(context);
-        if frame.is_pending() && self.draining.as_mut().poll(context).is_ready() {
+        if frame.is_pending() && Pin::new(&mut self.draining).poll(context).is_ready() {
             return Poll::Ready(None);
         }
         frame
@@ -63,7 +69,7 @@ mod tests {
             stream.recv().await.map(|frame| (frame, stream))
         });
         let draining = CancellationToken::new();
-        let mut body = until(&draining, StreamBody::new(stream).boxed_unsync());
+        let mut body = until(&draining, StreamBody::new(stream).boxed_unsync(), ());
         frames.send(Ok(Frame::data("event".into()))).unwrap();
         draining.cancel();
         let first = body.frame().await.unwrap().unwrap().into_data().unwrap();

@@ -13,7 +13,7 @@ use hyper::body::{Body as _, Incoming};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::body::{Body, empty, holding};
+use crate::body::{Body, empty};
 use crate::cache_control::CacheControl;
 use crate::decision::LiveReason;
 use crate::documents::{DocumentAnswer, DocumentRequest};
@@ -198,8 +198,7 @@ impl Handler {
             Ok(response) => {
                 let response = if info.verb == Verb::Watch {
                     let guard = writer.map(WatchWriter::watching);
-                    let response = self.until_draining(response);
-                    response.map(|body| holding(body, guard))
+                    self.until_draining(response, guard)
                 } else {
                     response
                 };
@@ -296,7 +295,7 @@ impl Handler {
         let answer = live::forward(connection, live, request, &self.parts.tunnels).await;
         drop(permit);
         let answer = if long_running {
-            answer.map(|response| self.until_draining(response))
+            answer.map(|response| self.until_draining(response, ()))
         } else {
             answer
         };
@@ -310,8 +309,12 @@ impl Handler {
         }
     }
 
-    fn until_draining(&self, response: Response<Body>) -> Response<Body> {
-        response.map(|body| draining::until(&self.parts.draining, body))
+    fn until_draining(
+        &self,
+        response: Response<Body>,
+        held: impl Send + Unpin + 'static,
+    ) -> Response<Body> {
+        response.map(|body| draining::until(&self.parts.draining, body, held))
     }
 
     fn record(

@@ -27,6 +27,7 @@ pub mod negotiation;
 pub mod observe;
 pub mod protobuf;
 pub mod query;
+pub mod rarely;
 pub mod read_settings;
 pub mod reload;
 pub mod request_info;

@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::body::Body;
+use crate::rarely::Rarely;
 use crate::state_dir::Certificates;
 pub use slow_reader::{WatchGuard, WatchWriter};
 
@@ -101,9 +102,11 @@ pub async fn serve<S, F>(
         };
         let (service, abort) = (service.clone(), abort.clone());
         tasks.spawn(async move {
+            let aborted = Rarely::new(abort.cancelled());
             tokio::select! {
+                biased;
                 () = server.serve(stream, service) => {}
-                () = abort.cancelled() => {}
+                () = aborted => {}
             }
         });
     }

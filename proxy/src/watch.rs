@@ -1,8 +1,10 @@
 //! Watches answered from an informer's history.
 
 use std::convert::Infallible;
+use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,18 +12,19 @@ use fleetcache_cache::cluster_accessor::ClusterAccessor;
 use fleetcache_cache::connection::Connection;
 use fleetcache_cache::informer::NotServable;
 use fleetcache_cache::store::Snapshot;
-use fleetcache_cache::watcher::{NotWatchable, Told, Watcher};
+use fleetcache_cache::watcher::{Ended, NotWatchable, Told, Watcher};
 use futures_util::stream;
 use http::header::{AGE, CACHE_CONTROL, CONTENT_TYPE, WARNING};
 use http::{HeaderValue, Response};
 use http_body_util::{BodyExt, StreamBody};
-use hyper::body::Frame;
+use hyper::body::{Body as HttpBody, Frame};
 use tokio::time::{Instant, Sleep};
 
-use crate::body::Body;
+use crate::body::{Body, BoxError};
 use crate::decision::watch::{Begin, CachedWatch};
 use crate::decision::{self, LiveReason};
 use crate::memory::{scope, snapshot, young_enough};
+use crate::rarely::Rarely;
 use crate::request_info::ResourcePath;
 use crate::status;
 
@@ -99,7 +102,7 @@ pub async fn answer(
     if !watcher.is_judged() {
         return Err(LiveReason::Selector);
     }
-    let body = Stream::new(watcher, watch, grace).into_body();
+    let body = Stream::new(watcher, watch, grace).boxed_unsync();
     Ok(response(body, Some(&held), age))
 }
 
@@ -120,7 +123,9 @@ struct Stream {
     watcher: Watcher,
     ends: Instant,
     next_bookmark: Option<Instant>,
-    timer: Pin<Box<Sleep>>,
+    timer: Rarely<Pin<Box<Sleep>>>,
+    /// When the timer fires.
+    wakes_at: Instant,
     /// Bytes told since others had their turn.
     since_turn: usize,
     /// For how long the server may be silent.
@@ -138,65 +143,78 @@ impl Stream {
             watcher,
             ends,
             next_bookmark: watch.bookmarks.then(|| next_bookmark(now, ends)).flatten(),
-            timer: Box::pin(tokio::time::sleep_until(ends)),
+            timer: timer(ends),
+            wakes_at: ends,
             since_turn: 0,
             grace,
         }
     }
 
-    fn into_body(self) -> Body {
-        let frames = stream::unfold(self, |mut watch| async move {
-            let lines = watch.next().await?;
-            Some((Ok::<_, Infallible>(Frame::data(lines)), watch))
-        });
-        StreamBody::new(frames)
-            .map_err(|never| match never {})
-            .boxed_unsync()
-    }
-
     /// The next lines; `None` at the end.
-    async fn next(&mut self) -> Option<Bytes> {
-        loop {
-            let now = Instant::now();
-            if now >= self.ends {
-                return None;
-            }
-            if self.since_turn >= TURN_BYTES {
-                self.since_turn = 0;
-                tokio::task::yield_now().await;
-            }
-            let silent_since = match self.watcher.tell().ok()? {
-                Told::Lines(lines) if lines.is_empty() => {
-                    tokio::task::yield_now().await;
-                    continue;
-                }
-                Told::Lines(lines) => {
-                    self.since_turn += lines.len();
-                    return Some(lines);
-                }
-                Told::Nothing { silent_since } => silent_since,
-            };
-            let gives_up = silent_since.map(|since| since + self.grace);
-            if gives_up.is_some_and(|at| now >= at) {
-                return None;
-            }
-            if self.next_bookmark.is_some_and(|at| now >= at) {
-                self.next_bookmark = next_bookmark(now, self.ends);
-                if let Some(line) = self.watcher.bookmark() {
-                    return Some(line);
-                }
-            }
+    fn poll_lines(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        // Others get their turn: whoever is woken at once comes after them.
+        let give_way = |context: &mut Context<'_>| {
+            context.waker().wake_by_ref();
+            Poll::Pending
+        };
+        let now = Instant::now();
+        if now >= self.ends {
+            return Poll::Ready(None);
+        }
+        if self.since_turn >= TURN_BYTES {
             self.since_turn = 0;
-            let at = [Some(self.ends), self.next_bookmark, gives_up];
-            let at = at.into_iter().flatten().min().unwrap_or(self.ends);
-            if self.timer.deadline() != at {
-                self.timer.as_mut().reset(at);
+            return give_way(context);
+        }
+        let silent_since = match self.watcher.tell(context.waker()) {
+            Err(Ended) => return Poll::Ready(None),
+            Ok(Told::Lines(lines)) if lines.is_empty() => return give_way(context),
+            Ok(Told::Lines(lines)) => {
+                self.since_turn += lines.len();
+                return Poll::Ready(Some(lines));
             }
-            tokio::select! {
-                () = self.watcher.moved() => {}
-                () = self.timer.as_mut() => {}
+            Ok(Told::Nothing { silent_since }) => silent_since,
+        };
+        self.since_turn = 0;
+        let gives_up = silent_since.map(|since| since + self.grace);
+        if gives_up.is_some_and(|at| now >= at) {
+            return Poll::Ready(None);
+        }
+        if self.next_bookmark.is_some_and(|at| now >= at) {
+            self.next_bookmark = next_bookmark(now, self.ends);
+            if let Some(line) = self.watcher.bookmark() {
+                return Poll::Ready(Some(line));
             }
         }
+        let at = [Some(self.ends), self.next_bookmark, gives_up];
+        let at = at.into_iter().flatten().min().unwrap_or(self.ends);
+        if self.wakes_at != at {
+            (self.timer, self.wakes_at) = (timer(at), at);
+        }
+        // It may have fired a moment ago.
+        match Pin::new(&mut self.timer).poll(context) {
+            Poll::Ready(()) => {
+                self.wakes_at = now;
+                give_way(context)
+            }
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+fn timer(at: Instant) -> Rarely<Pin<Box<Sleep>>> {
+    Rarely::new(Box::pin(tokio::time::sleep_until(at)))
+}
+
+impl HttpBody for Stream {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let lines = self.poll_lines(context);
+        lines.map(|lines| lines.map(|lines| Ok(Frame::data(lines))))
     }
 }
 

@@ -1,6 +1,9 @@
 //! The history beside a plain list of all that was ever appended: any sequence of changes, relists, epochs and pauses, with
 //! watchers that begin anywhere and take what they find at any time.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Wake;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -8,6 +11,15 @@ use crate::object::ObjectHead;
 use crate::store::Element;
 
 const MEBIBYTE: usize = 1 << 20;
+
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -171,7 +183,7 @@ fn take(
 ) -> Result<(), TestCaseError> {
     let run = &reference.run;
     let (place, watched) = &mut reference.watchers[watcher];
-    let next = history.next(place);
+    let next = history.next(place, Waker::noop());
     if watched.run != run.number {
         prop_assert!(matches!(next, Err(Over::Run)), "{next:?}");
         return Ok(());
@@ -222,9 +234,13 @@ async fn run(steps: Vec<Step>) -> Result<(), TestCaseError> {
                     reference.run.through = version;
                 }
                 let through = rv(reference.run.through);
-                let moved = history.moved();
+                let woken = Arc::new(Woken::default());
+                let (mut waits, _) = history.enter(None).unwrap();
+                let found = history.next(&mut waits, &Waker::from(Arc::clone(&woken)));
+                prop_assert!(matches!(found, Ok(Next::None(..))), "{found:?}");
                 history.append(changes.into_iter(), through);
-                prop_assert!(moved.has_changed().unwrap(), "nobody was woken");
+                history.leave(&waits);
+                prop_assert!(woken.0.load(Ordering::Relaxed), "nobody was woken");
                 reference.let_go(now);
             }
             Step::Bookmark(further) => {
@@ -278,8 +294,8 @@ async fn run(steps: Vec<Step>) -> Result<(), TestCaseError> {
             Step::Leave(watcher) => {
                 if !reference.watchers.is_empty() {
                     let watcher = watcher.index(reference.watchers.len());
-                    reference.watchers.swap_remove(watcher);
-                    history.leave();
+                    let (place, _) = reference.watchers.swap_remove(watcher);
+                    history.leave(&place);
                 }
             }
         }

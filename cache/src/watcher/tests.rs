@@ -112,7 +112,7 @@ impl Kind {
 fn told(watcher: &mut Watcher) -> String {
     let mut told = Vec::new();
     loop {
-        let lines = match watcher.tell() {
+        let lines = match watcher.tell(Waker::noop()) {
             Err(Ended) => {
                 told.push(".".to_owned());
                 break;
@@ -223,7 +223,7 @@ async fn a_long_state_is_told_in_pieces() {
     let none = held.bind(&none).unwrap();
     let mut watcher = watcher.of(None, none).beginning_with(held, false);
     let mut turns = 0;
-    while let Ok(Told::Lines(lines)) = watcher.tell() {
+    while let Ok(Told::Lines(lines)) = watcher.tell(Waker::noop()) {
         assert_eq!(lines, "");
         turns += 1;
     }
@@ -260,7 +260,7 @@ async fn a_bookmark_tells_how_far_the_watch_has_got() {
     // The server says it again, and what an event has said.
     assert_eq!(bookmark(&mut watcher).as_deref(), Some("=14"));
     kind.put("n/a", 15);
-    let Ok(Told::Lines(line)) = watcher.tell() else {
+    let Ok(Told::Lines(line)) = watcher.tell(Waker::noop()) else {
         panic!("no event");
     };
     assert_eq!(read(&line), "+n/a@15");
@@ -471,20 +471,18 @@ async fn an_open_watch_keeps_its_informer_from_being_idle() {
 async fn a_silent_server_is_told_until_it_is_heard_again() {
     let mut kind = Kind::listed(&[]);
     let mut watcher = kind.watch(Some(10)).unwrap();
-    let silent = |watcher: &mut Watcher| match watcher.tell() {
+    let silent = |watcher: &mut Watcher| match watcher.tell(Waker::noop()) {
         Ok(Told::Nothing { silent_since }) => silent_since,
         other => panic!("{other:?}"),
     };
     assert_eq!(silent(&mut watcher), None);
     kind.informer.suspend();
-    watcher.moved().await;
     let since = Instant::now();
     tokio::time::advance(Duration::from_secs(5)).await;
     kind.informer.suspend();
     assert_eq!(silent(&mut watcher), Some(since), "since the first time");
     assert!(kind.watch(Some(10)).is_err(), "no new watch meanwhile");
     kind.publish();
-    watcher.moved().await;
     assert_eq!(silent(&mut watcher), None);
     kind.put("n/a", 11);
     assert_eq!(told(&mut watcher), "+n/a@11");

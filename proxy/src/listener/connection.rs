@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -22,6 +22,7 @@ use super::slow_reader::ClientStream;
 use super::{Timeouts, plain_http};
 use crate::body::Body;
 use crate::error::Error;
+use crate::rarely::Rarely;
 use crate::status;
 
 /// Requests at once on one connection: a controller opens a watch per kind and cluster, all on one connection.
@@ -148,18 +149,15 @@ impl Server {
     where
         C: Future<Output = hyper::Result<()>>,
     {
-        let mut told = false;
-        let mut waited = false;
-        let mut patience = pin!(tokio::time::sleep(self.timeouts.first_request));
+        let mut draining = Rarely::new(self.draining.cancelled());
+        let mut patience = Rarely::new(tokio::time::sleep(self.timeouts.first_request));
         loop {
+            // Each of the others is ready once and never again.
             tokio::select! {
+                biased;
                 ended = connection.as_mut() => return ended,
-                () = self.draining.cancelled(), if !told => {
-                    told = true;
-                    finish(connection.as_mut());
-                }
-                () = patience.as_mut(), if !waited => {
-                    waited = true;
+                () = &mut draining => finish(connection.as_mut()),
+                () = &mut patience => {
                     if !asked.load(Ordering::Relaxed) {
                         return Ok(());
                     }
