@@ -288,10 +288,11 @@ impl Floor {
 mod tests {
     use super::*;
     use crate::envelope::Envelope;
+    use crate::key_range::KeyRange;
     use crate::object::ObjectHead;
     use crate::selector::Selector;
     use crate::store::{Element, Event, Store};
-    use crate::told_list::{KeyRange, Pairs, ToldList};
+    use crate::told_list::{Pairs, ToldList};
 
     fn rv(number: u64) -> ResourceVersion {
         ResourceVersion::from_number(number)

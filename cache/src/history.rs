@@ -25,6 +25,7 @@ use tokio::time::Instant;
 use crate::bookmark::BookmarkForm;
 use crate::envelope::Envelope;
 use crate::floor::Floor;
+use crate::informer::NotServable;
 use crate::resource_version::ResourceVersion;
 use crate::store::Change;
 
@@ -81,20 +82,26 @@ struct Kept {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bookmarks {
     /// The plain one.
-    pub(crate) plain: Option<BookmarkForm>,
+    pub(crate) plain: Option<Arc<BookmarkForm>>,
     /// The one that ends the initial events: a server without streaming lists has none.
-    pub(crate) initial_events_end: Option<BookmarkForm>,
+    pub(crate) initial_events_end: Option<Arc<BookmarkForm>>,
 }
 
-/// Why a watch cannot begin at a version.
+/// Why no watch can begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CannotBegin {
-    /// The version is of another run: what happened since is not known. Versions from this one on are.
+pub enum NotWatchable {
+    /// The informer cannot be read now.
+    NotServable(NotServable),
+    /// The version is from before another list or another epoch; versions from this one on are not.
     Expired(ResourceVersion),
-    /// The changes after it were let go; the server may still hold them.
+    /// The changes after the version are not held any more.
     TooOld,
-    /// Nothing is held.
-    NotSynced,
+}
+
+impl From<NotServable> for NotWatchable {
+    fn from(why: NotServable) -> Self {
+        Self::NotServable(why)
+    }
 }
 
 /// Where a watcher stands.
@@ -248,10 +255,11 @@ impl History {
     pub(crate) fn learn_bookmark(&self, form: BookmarkForm, ends_initial_events: bool) {
         let mut state = self.state.lock();
         if ends_initial_events {
-            state.bookmarks.plain = form.plain().or_else(|| state.bookmarks.plain.take());
-            state.bookmarks.initial_events_end = Some(form);
+            let plain = form.plain().map(Arc::new);
+            state.bookmarks.plain = plain.or_else(|| state.bookmarks.plain.take());
+            state.bookmarks.initial_events_end = Some(Arc::new(form));
         } else {
-            state.bookmarks.plain = Some(form);
+            state.bookmarks.plain = Some(Arc::new(form));
         }
     }
 
@@ -279,13 +287,13 @@ impl History {
     pub(crate) fn enter(
         &self,
         after: Option<ResourceVersion>,
-    ) -> Result<(Place, Arc<Envelope>), CannotBegin> {
+    ) -> Result<(Place, Arc<Envelope>), NotWatchable> {
         let mut state = self.state.lock();
         let Some(envelope) = state.envelope.clone() else {
             return Err(match after {
                 // The server would take it for a version that is yet to come.
-                Some(after) if after <= state.former => CannotBegin::Expired(state.former),
-                _ => CannotBegin::NotSynced,
+                Some(after) if after <= state.former => NotWatchable::Expired(state.former),
+                _ => NotServable::NotSynced.into(),
             });
         };
         let held = state.changes.len();
@@ -293,9 +301,9 @@ impl History {
             None => held,
             // A former epoch's: it tells nothing about this one, though it may be reached one day.
             Some(after) if after < state.expired_below || state.is_former(after) => {
-                return Err(CannotBegin::Expired(state.expired_below));
+                return Err(NotWatchable::Expired(state.expired_below));
             }
-            Some(after) if after < state.since => return Err(CannotBegin::TooOld),
+            Some(after) if after < state.since => return Err(NotWatchable::TooOld),
             Some(after) => state.changes.partition_point(|kept| !kept.is_after(after)),
         };
         if let Some(newest) = state.changes.back().filter(|_| at < held) {

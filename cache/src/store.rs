@@ -3,130 +3,35 @@
 //! A write makes a new map that shares all but a path with the old one, so readers keep what they have at no cost and
 //! the writer waits for nobody.
 
-use std::borrow::Cow;
-use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use imbl::OrdMap;
 
 use crate::envelope::Envelope;
-use crate::fields::{Fields, Values};
-use crate::object::ObjectMeta;
 use crate::resource_version::ResourceVersion;
 
 mod between;
 mod change;
+mod element;
 mod initial_events;
 mod page;
 mod snapshot;
 
 pub use change::{Change, EventType, Unreadable};
+pub use element::{Element, key};
 pub use initial_events::InitialEvents;
 pub use page::{Page, Rest};
 pub use snapshot::{ListBody, Snapshot};
 
-/// Memory of an element beside its object's bytes: the map's entry, the key twice counted, and the allocations.
-const ELEMENT_OVERHEAD: usize = 250;
+/// Objects looked at in one go, by their selectors too: less than a millisecond of a worker thread.
+const STEP: usize = 256;
+
+/// Chunks of a LIST are about this long: large enough that TLS records and HTTP frames are full, small enough that a
+/// slow reader pins little.
+const CHUNK_BYTES: usize = 64 << 10;
 
 /// Objects compared in one go: some ten kilobytes each are less than a millisecond of a worker thread.
 const COMPARE_STEP: usize = 128;
-
-/// One object, in list-item form.
-#[derive(Debug)]
-pub struct Element {
-    /// `namespace/name`, or the name where cluster-scoped: the order of a LIST is the order of these bytes.
-    pub key: Arc<str>,
-    /// Its uid.
-    pub uid: Box<str>,
-    /// Its own version.
-    pub resource_version: ResourceVersion,
-    /// What a LIST holds of it.
-    pub item: Bytes,
-    /// Where its labels stand in `item`; empty where it has none.
-    labels: Range<u32>,
-    /// Where its own version stands in `item`, without the quotes.
-    version: Range<u32>,
-    /// The values of its kind's own fields; `None` where they cannot be told.
-    values: Option<Values>,
-}
-
-/// The key of an object: `namespace/name`, or the name alone.
-pub fn key(namespace: &str, name: &str) -> String {
-    if namespace.is_empty() {
-        name.to_owned()
-    } else {
-        format!("{namespace}/{name}")
-    }
-}
-
-impl Element {
-    /// An element from an object's metadata, read from `object`, and its list-item form, which is `object` or its end
-    /// behind another beginning. `None` where the version cannot be compared.
-    pub fn new(meta: &ObjectMeta<'_>, object: &[u8], item: Bytes) -> Option<Self> {
-        let place = |text: &str| {
-            let start = text.as_ptr().addr() - object.as_ptr().addr();
-            let start = start + item.len() - object.len();
-            start as u32..(start + text.len()) as u32
-        };
-        let Cow::Borrowed(version) = meta.resource_version else {
-            return None;
-        };
-        let labels = meta.labels.map_or(0..0, |labels| place(labels.get()));
-        Some(Self {
-            version: place(version),
-            key: key(&meta.namespace, &meta.name).into(),
-            uid: (*meta.uid).into(),
-            resource_version: ResourceVersion::parse(&meta.resource_version)?,
-            item,
-            labels,
-            values: Some(Values::default()),
-        })
-    }
-
-    /// With the values of its kind's own fields, read from the object's bytes.
-    #[must_use]
-    pub fn with_values(self, fields: &Fields, object: &[u8]) -> Self {
-        Self {
-            values: fields.read(object),
-            ..self
-        }
-    }
-
-    /// The value of one of its kind's own fields, by its number.
-    pub(crate) fn value(&self, field: usize) -> &str {
-        self.values.as_ref().map_or("", |values| values.get(field))
-    }
-
-    /// Its labels.
-    pub fn labels(&self) -> BTreeMap<String, String> {
-        let range = self.labels.start as usize..self.labels.end as usize;
-        serde_json::from_slice(&self.item[range]).unwrap_or_default()
-    }
-
-    /// Whether it is of that namespace.
-    pub fn is_in(&self, namespace: &str) -> bool {
-        let rest = self.key.strip_prefix(namespace);
-        rest.is_some_and(|rest| rest.starts_with('/'))
-    }
-
-    /// Its list-item form with another version in the place of its own.
-    fn item_at(&self, version: ResourceVersion) -> Bytes {
-        let (before, after) = (
-            &self.item[..self.version.start as usize],
-            &self.item[self.version.end as usize..],
-        );
-        [before, version.to_string().as_bytes(), after]
-            .concat()
-            .into()
-    }
-
-    fn bytes(&self) -> usize {
-        let values = self.values.as_ref().map_or(0, Values::bytes);
-        self.item.len() + self.key.len() + self.uid.len() + values + ELEMENT_OVERHEAD
-    }
-}
 
 /// A change of one kind's objects.
 #[derive(Debug)]
@@ -293,10 +198,15 @@ impl Store {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use bytes::Bytes;
     use futures_util::FutureExt;
     use proptest::prelude::*;
 
     use super::*;
+    use crate::fields::Values;
+    use crate::key_range::KeyRange;
     use crate::selector::BoundSelector;
 
     fn envelope() -> Arc<Envelope> {
@@ -342,10 +252,13 @@ mod tests {
         }
         store.complete(ResourceVersion::from_number(9));
         let snapshot = store.snapshot(&envelope());
-        let keys: Vec<&str> = snapshot.range(None).map(|element| &*element.key).collect();
+        let keys: Vec<&str> = snapshot
+            .between(&KeyRange::of_namespace(None))
+            .map(|element| &*element.key)
+            .collect();
         assert_eq!(keys, ["a/z", "zz-b/a", "zz.c/a", "zz/b", "zz0/a"]);
         let one: Vec<&str> = snapshot
-            .range(Some("zz"))
+            .between(&KeyRange::of_namespace(Some("zz")))
             .map(|element| &*element.key)
             .collect();
         assert_eq!(one, ["zz/b"]);
@@ -442,7 +355,7 @@ mod tests {
                     items.join(","),
                 );
                 prop_assert_eq!(list(&snapshot, None), &expected[..]);
-                prop_assert_eq!(snapshot.bytes(), snapshot.range(None).map(|e| e.bytes()).sum::<usize>());
+                prop_assert_eq!(snapshot.bytes(), snapshot.between(&KeyRange::of_namespace(None)).map(|e| e.bytes()).sum::<usize>());
                 kept.push((snapshot, expected));
             }
             for (snapshot, expected) in kept {

@@ -4,9 +4,9 @@
 //! is not raised to it where the objects are those that are held, or will be once an event has come.
 
 use std::hash::{BuildHasher, DefaultHasher, Hasher, RandomState};
-use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::key_range::KeyRange;
 use crate::resource_version::ResourceVersion;
 use crate::selector::Selector;
 use crate::store::Snapshot;
@@ -35,55 +35,12 @@ pub(crate) struct PendingList {
     shown_at: AtomicU64,
 }
 
-/// Neighbouring keys, such as those of a namespace.
-#[derive(Clone, Debug)]
-pub struct KeyRange {
-    from: Bound<String>,
-    to: Bound<String>,
-}
-
 /// Keys and versions of objects in the order of a LIST, of which only a digest is kept.
 #[derive(Clone, Debug)]
 pub struct Pairs {
     keys: RandomState,
     digest: DefaultHasher,
     count: usize,
-}
-
-impl KeyRange {
-    /// All keys of a namespace, or all there are.
-    pub fn of_namespace(namespace: Option<&str>) -> Self {
-        match namespace {
-            // '0' is the byte after '/'.
-            Some(namespace) => Self {
-                from: Bound::Included(format!("{namespace}/")),
-                to: Bound::Excluded(format!("{namespace}0")),
-            },
-            None => Self {
-                from: Bound::Unbounded,
-                to: Bound::Unbounded,
-            },
-        }
-    }
-
-    /// Those from a key on.
-    #[must_use]
-    pub fn starting_at(self, key: String) -> Self {
-        let from = Bound::Included(key);
-        Self { from, ..self }
-    }
-
-    /// Those up to a key and with it.
-    #[must_use]
-    pub fn ending_with(self, key: String) -> Self {
-        let to = Bound::Included(key);
-        Self { to, ..self }
-    }
-
-    pub(crate) fn bounds(&self) -> (Bound<&str>, Bound<&str>) {
-        let bound = |bound| -> Bound<&str> { Bound::map(bound, String::as_str) };
-        (bound(self.from.as_ref()), bound(self.to.as_ref()))
-    }
 }
 
 impl Default for Pairs {

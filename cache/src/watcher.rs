@@ -7,8 +7,9 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use crate::envelope::Envelope;
-use crate::history::{CannotBegin, Next, Place};
-use crate::informer::{Informer, NotServable, Scope};
+pub use crate::history::NotWatchable;
+use crate::history::{Next, Place};
+use crate::informer::{Informer, Scope};
 use crate::resource_version::ResourceVersion;
 use crate::selector::BoundSelector;
 use crate::store::{InitialEvents, Snapshot};
@@ -32,33 +33,6 @@ pub struct Watcher {
     told: ResourceVersion,
     /// The informer is complete through it, and so is what was told.
     through: ResourceVersion,
-}
-
-/// Why no watch can begin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotWatchable {
-    /// The informer cannot be read now.
-    NotServable(NotServable),
-    /// The version is from before another list or another epoch; versions from this one on are not.
-    Expired(ResourceVersion),
-    /// The changes after the version are not held any more.
-    TooOld,
-}
-
-impl From<NotServable> for NotWatchable {
-    fn from(why: NotServable) -> Self {
-        Self::NotServable(why)
-    }
-}
-
-impl From<CannotBegin> for NotWatchable {
-    fn from(why: CannotBegin) -> Self {
-        match why {
-            CannotBegin::Expired(from) => Self::Expired(from),
-            CannotBegin::TooOld => Self::TooOld,
-            CannotBegin::NotSynced => Self::NotServable(NotServable::NotSynced),
-        }
-    }
 }
 
 /// The watch has ended: what it would tell next is not known any more. Its client begins another.
@@ -155,13 +129,13 @@ impl Watcher {
         self
     }
 
-    /// First what a snapshot holds, which is not older than the watch; and its end, told by a bookmark where the server
+    /// First what a snapshot holds of the objects that it is of, which is not older than the watch; and its end, told by a bookmark where the server
     /// writes such.
     #[must_use]
     pub fn beginning_with(mut self, snapshot: Arc<Snapshot>, tell_end: bool) -> Self {
         self.begun = snapshot.resource_version;
         self.told = self.begun;
-        self.initial = Some(InitialEvents::new(snapshot));
+        self.initial = Some(InitialEvents::new(snapshot, self.namespace.as_deref()));
         let form = self.informer.history().bookmarks().initial_events_end;
         let form = form.filter(|_| tell_end);
         self.initial_events_end = form.map(|form| form.at(self.told));
@@ -174,8 +148,7 @@ impl Watcher {
     /// It has ended.
     pub fn tell(&mut self, waker: &Waker) -> Result<Told, Ended> {
         if let Some(initial) = &mut self.initial {
-            let namespace = self.namespace.as_deref();
-            if let Some(lines) = initial.next_chunk(namespace, &self.selector) {
+            if let Some(lines) = initial.next_chunk(&self.selector) {
                 return Ok(Told::Lines(lines));
             }
             self.initial = None;

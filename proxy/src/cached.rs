@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use fleetcache_cache::continue_token::{ContinueToken, Style};
 use fleetcache_cache::store::{Snapshot, key};
 use futures_util::stream;
 use http::header::{AGE, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, WARNING};
@@ -13,7 +14,6 @@ use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Frame;
 
 use crate::body::{Body, full};
-use crate::continue_token::{ContinueToken, Style};
 use crate::decision::{CachedRead, Freshness, LiveReason};
 use crate::indent::Indented;
 use crate::request_info::ResourcePath;

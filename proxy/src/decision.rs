@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use fleetcache_cache::continue_token::{ContinueToken, Style};
 use fleetcache_cache::informer::NotServable;
 use fleetcache_cache::informers::{Lookup, Refusal};
 use fleetcache_cache::resource_version::ResourceVersion;
@@ -10,7 +11,6 @@ use http::HeaderMap;
 use http::header::UPGRADE;
 
 use crate::cache_control::CacheControl;
-use crate::continue_token::{ContinueToken, Style};
 use crate::negotiation::negotiate;
 use crate::query::query_pairs;
 use crate::read_settings::{ReadSettings, UnsetResourceVersion};

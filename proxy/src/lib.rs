@@ -9,7 +9,6 @@ pub mod cache_control;
 pub mod cached;
 pub mod clusters;
 pub mod config;
-pub mod continue_token;
 pub mod decision;
 pub mod documents;
 pub mod draining;

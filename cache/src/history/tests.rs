@@ -148,18 +148,18 @@ impl Reference {
         }
     }
 
-    fn enter(&mut self, after: Option<u64>) -> Result<Watched, CannotBegin> {
+    fn enter(&mut self, after: Option<u64>) -> Result<Watched, NotWatchable> {
         let run = &self.run;
         let all = run.changes.len();
         let next = match after {
             None => all,
             Some(after) if after < self.expired_below => {
-                return Err(CannotBegin::Expired(rv(self.expired_below)));
+                return Err(NotWatchable::Expired(rv(self.expired_below)));
             }
             Some(after) if after > run.through && after <= self.former => {
-                return Err(CannotBegin::Expired(rv(self.expired_below)));
+                return Err(NotWatchable::Expired(rv(self.expired_below)));
             }
-            Some(after) if after < run.since => return Err(CannotBegin::TooOld),
+            Some(after) if after < run.since => return Err(NotWatchable::TooOld),
             Some(after) => {
                 let later = run.changes.iter().position(|(version, .., late)| {
                     *version > after || (*version == after && *late)
@@ -215,7 +215,10 @@ async fn run(steps: Vec<Step>) -> Result<(), TestCaseError> {
     let floor = Arc::new(Floor::default());
     let history = History::new(Arc::clone(&floor));
     let mut reference = Reference::default();
-    prop_assert_eq!(history.enter(None).unwrap_err(), CannotBegin::NotSynced);
+    prop_assert_eq!(
+        history.enter(None).unwrap_err(),
+        NotServable::NotSynced.into()
+    );
     history.begin(1, rv(100), envelope());
     reference.begin(1, 100);
     // The first list of all replaces nothing.
@@ -256,7 +259,10 @@ async fn run(steps: Vec<Step>) -> Result<(), TestCaseError> {
             Step::Epoch { percent } => {
                 let through = reference.run.through;
                 history.end_epoch();
-                prop_assert_eq!(history.enter(None).unwrap_err(), CannotBegin::NotSynced);
+                prop_assert_eq!(
+                    history.enter(None).unwrap_err(),
+                    NotServable::NotSynced.into()
+                );
                 reference.former = reference.former.max(through);
                 let (epoch, version) = (reference.run.epoch + 1, through * percent / 100 + 1);
                 history.begin(epoch, rv(version), envelope());

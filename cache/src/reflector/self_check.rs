@@ -231,10 +231,9 @@ impl Asker {
         let Some(snapshot) = self.newest() else {
             return Found::Postponed;
         };
-        let mut next = after.as_ref().map(|after| Next {
-            token: page::token(snapshot.resource_version, after),
-            after: after.clone(),
-        });
+        let mut next = after
+            .as_deref()
+            .map(|after| Next::behind(after, snapshot.resource_version));
         for page in 0..PAGES {
             if page > 0 && !self.waits_for_budget().await {
                 break;
@@ -269,10 +268,9 @@ impl Asker {
         let Some(snapshot) = self.newest() else {
             return Found::Postponed;
         };
-        let next = after.as_ref().map(|after| Next {
-            token: page::token(snapshot.resource_version, after),
-            after: after.clone(),
-        });
+        let next = after
+            .as_deref()
+            .map(|after| Next::behind(after, snapshot.resource_version));
         match self.compare(&snapshot, next.as_ref()).await {
             // The next round begins here once more.
             Ok(Compared::Equal | Compared::EqualUpTo(_)) => Found::Equal(after),

@@ -4,7 +4,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use super::{Element, Snapshot};
-use crate::told_list::KeyRange;
+use crate::key_range::KeyRange;
 
 impl Snapshot {
     /// The objects of these keys, in the order of a LIST.

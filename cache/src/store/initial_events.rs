@@ -1,82 +1,50 @@
 //! The state that a watch begins with, as the lines of its first events.
 
-use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
 use super::change::{EventType, write_event};
-use super::{Element, Snapshot};
+use super::{CHUNK_BYTES, STEP, Snapshot};
+use crate::key_range::KeyRange;
 use crate::selector::BoundSelector;
-
-/// Bytes made in one go.
-const CHUNK_BYTES: usize = 64 << 10;
-
-/// Objects looked at in one go.
-const STEP: usize = 256;
 
 /// The objects of a snapshot as ADDED events, in the order of a LIST, made as they are sent: a slow watcher holds the
 /// snapshot and one chunk.
 #[derive(Debug)]
 pub struct InitialEvents {
     snapshot: Arc<Snapshot>,
-    /// The key of the last object that was looked at.
-    after: Option<Arc<str>>,
-    done: bool,
+    /// The keys that are yet to be looked at; `None` after the last.
+    keys: Option<KeyRange>,
 }
 
 impl InitialEvents {
-    /// All of a snapshot.
-    pub fn new(snapshot: Arc<Snapshot>) -> Self {
+    /// Those of a namespace, or all.
+    pub fn new(snapshot: Arc<Snapshot>, namespace: Option<&str>) -> Self {
         Self {
             snapshot,
-            after: None,
-            done: false,
+            keys: Some(KeyRange::of_namespace(namespace)),
         }
     }
 
     /// The next lines of those that are selected: `None` after the last; none in it, where none was selected of those that
     /// are looked at in one go.
-    pub fn next_chunk(
-        &mut self,
-        namespace: Option<&str>,
-        selector: &BoundSelector,
-    ) -> Option<Bytes> {
-        if self.done {
-            return None;
-        }
-        let first = namespace.map(|namespace| format!("{namespace}/"));
-        let from = match (&self.after, &first) {
-            (Some(after), _) => Bound::Excluded(&**after),
-            (None, Some(first)) => Bound::Included(&**first),
-            (None, None) => Bound::Unbounded,
-        };
+    pub fn next_chunk(&mut self, selector: &BoundSelector) -> Option<Bytes> {
+        let keys = self.keys.take()?;
         let mut chunk = BytesMut::new();
-        let mut objects = self
-            .snapshot
-            .objects
-            .range::<_, str>((from, Bound::Unbounded));
-        let mut after = None;
-        for _ in 0..STEP {
-            let next = objects.next().map(|(_, element)| element);
-            let in_namespace = |element: &&Arc<Element>| {
-                namespace.is_none_or(|namespace| element.is_in(namespace))
-            };
-            let Some(element) = next.filter(in_namespace) else {
-                self.done = true;
+        let mut last = None;
+        for (looked_at, element) in self.snapshot.between(&keys).enumerate() {
+            if looked_at == STEP || chunk.len() >= CHUNK_BYTES {
+                let after = last.map(|last| format!("{last}\0"));
+                self.keys = after.map(|after| keys.starting_at(after));
                 break;
-            };
-            after = Some(&element.key);
+            }
+            last = Some(&element.key);
             if selector.is_empty() || selector.matches(element) {
                 let envelope = &self.snapshot.envelope;
                 write_event(&mut chunk, envelope, EventType::Added, &element.item);
-                if chunk.len() >= CHUNK_BYTES {
-                    break;
-                }
             }
         }
-        let after = after.cloned();
-        self.after = after.or_else(|| self.after.take());
         Some(chunk.freeze())
     }
 }

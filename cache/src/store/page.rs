@@ -8,12 +8,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{Element, Snapshot};
+use super::{Element, STEP, Snapshot};
+use crate::key_range::KeyRange;
 use crate::selector::BoundSelector;
-use crate::told_list::KeyRange;
-
-/// Objects looked at in one go, by their selectors too: less than a millisecond of a worker thread.
-const STEP: usize = 256;
 
 /// The items of a list, in order.
 #[derive(Debug)]

@@ -6,14 +6,10 @@ use bytes::{Bytes, BytesMut};
 use http::HeaderValue;
 use imbl::OrdMap;
 
-use super::{Element, Page};
+use super::{CHUNK_BYTES, Element, Page};
 use crate::envelope::Envelope;
 use crate::resource_version::ResourceVersion;
 use crate::selector::{BoundSelector, Selector};
-
-/// Chunks of a LIST are about this long: large enough that TLS records and HTTP frames are full, small enough that a
-/// slow reader pins little.
-const CHUNK_BYTES: usize = 64 << 10;
 
 /// What one kind held at a version, immutable.
 #[derive(Debug)]
@@ -74,24 +70,6 @@ impl Snapshot {
     pub(crate) fn bytes_beyond(&self, later: &Self) -> u64 {
         let replaced = later.replaced.saturating_sub(self.replaced);
         replaced.min(self.bytes as u64)
-    }
-
-    /// The objects of a namespace, or all of them, in the order of a LIST.
-    pub fn range(
-        &self,
-        namespace: Option<&str>,
-    ) -> Box<dyn Iterator<Item = &Arc<Element>> + Send + '_> {
-        match namespace {
-            // '0' is the byte after '/', so this is every key that begins with "namespace/".
-            Some(namespace) => Box::new(
-                self.objects
-                    .range(
-                        Arc::<str>::from(format!("{namespace}/"))..format!("{namespace}0").into(),
-                    )
-                    .map(|(_, element)| element),
-            ),
-            None => Box::new(self.objects.values()),
-        }
     }
 
     /// The `Warning` headers of every answer about this kind.

@@ -10,6 +10,7 @@ use crate::bookmark::BookmarkForm;
 use crate::fields::Fields;
 use crate::floor::Floor;
 use crate::gvr::Gvr;
+use crate::informer::NotServable;
 use crate::object::ObjectHead;
 use crate::selector::Selector;
 use crate::store::{Element, Event, Store};

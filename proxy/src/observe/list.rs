@@ -1,12 +1,10 @@
 //! The objects of a list on its way to the client, or of the initial events of a watch.
 
-use base64::Engine;
-use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use fleetcache_cache::continue_token::ContinueToken;
+use fleetcache_cache::key_range::KeyRange;
 use fleetcache_cache::resource_version::ResourceVersion;
 use fleetcache_cache::selector::Selector;
-use fleetcache_cache::store::key;
-use fleetcache_cache::told_list::{KeyRange, Pairs, ToldList};
-use serde::Deserialize;
+use fleetcache_cache::told_list::{Pairs, ToldList};
 
 use super::seen::Meta;
 use crate::query::query_pairs;
@@ -59,7 +57,7 @@ impl ListReading {
         Self {
             namespace: namespace.map(str::to_owned),
             selector: selector.ok().filter(|_| !is_sharded),
-            start: Start::of(&value("continue"), namespace.unwrap_or_default()),
+            start: Start::of(&value("continue"), namespace),
             pairs: Some(Pairs::default()),
             last_key: None,
             newest: None,
@@ -114,31 +112,21 @@ impl ListReading {
 }
 
 impl Start {
-    /// Where a continue token says that a page begins. Its form is the API's own and frozen.
-    fn of(token: &str, namespace: &str) -> Self {
-        #[derive(Deserialize)]
-        struct Token {
-            v: String,
-            start: String,
-        }
+    /// Where a continue token says that a page begins.
+    fn of(token: &str, namespace: Option<&str>) -> Self {
         if token.is_empty() {
             return Self::First;
         }
-        let decoded = BASE64_URL_SAFE_NO_PAD.decode(token).ok();
-        let token = decoded.and_then(|json| serde_json::from_slice::<Token>(&json).ok());
-        match token {
-            Some(token) if token.v == "meta.k8s.io/v1" => {
-                // Relative to what is listed, with a slash in front.
-                let start = token.start.trim_start_matches('/');
-                Self::At(key(namespace, start))
-            }
-            _ => Self::Unknown,
-        }
+        let token = ContinueToken::parse(token);
+        token.map_or(Self::Unknown, |token| Self::At(token.first_key(namespace)))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use base64::Engine;
+    use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+
     use super::*;
 
     fn meta(namespace: &str, name: &str, resource_version: &str) -> Meta {

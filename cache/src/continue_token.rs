@@ -4,11 +4,11 @@
 //! apiserver itself, and the other way round. Read are only tokens that would be written just so; whatever else a client sends
 //! is for the server to judge.
 
+use crate::gvr::Gvr;
+use crate::resource_version::ResourceVersion;
+use crate::store::key;
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use fleetcache_cache::gvr::Gvr;
-use fleetcache_cache::resource_version::ResourceVersion;
-use fleetcache_cache::store::key;
 use serde::{Deserialize, Serialize};
 
 /// The only form there is.
