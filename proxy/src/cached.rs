@@ -19,7 +19,7 @@ use crate::indent::Indented;
 use crate::request_info::ResourcePath;
 
 /// Bytes of a body that are made in one go, with their way through TLS less than a millisecond of a worker thread.
-const TURN_BYTES: usize = 256 << 10;
+pub(crate) const TURN_BYTES: usize = 256 << 10;
 
 /// An answer from a snapshot.
 #[derive(Debug)]
@@ -87,21 +87,27 @@ pub async fn answer(
             }
         }
     };
-    let mut response = Response::new(body);
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    let mut response = from_memory(body, age, snapshot.warnings());
     if let Some(length) = length {
-        headers.insert(CONTENT_LENGTH, length.into());
-    }
-    headers.insert(AGE, age.as_secs().into());
-    for warning in snapshot.warnings() {
-        headers.append(WARNING, warning.clone());
+        response.headers_mut().insert(CONTENT_LENGTH, length.into());
     }
     Ok(FromSnapshot {
         response,
         continues,
     })
+}
+
+/// The headers of every answer from memory, around its body.
+pub(crate) fn from_memory(body: Body, age: Duration, warnings: &[HeaderValue]) -> Response<Body> {
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    headers.insert(AGE, age.as_secs().into());
+    for warning in warnings {
+        headers.append(WARNING, warning.clone());
+    }
+    response
 }
 
 /// A body and its length.

@@ -1,5 +1,6 @@
 //! From memory or live? A pure function of the request, and a named reason for each request that goes live.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use fleetcache_cache::continue_token::{ContinueToken, Style};
@@ -206,10 +207,7 @@ pub fn cacheable<'r>(
             return Err(LiveReason::Method);
         }
     }
-    let resource = info.resource.as_ref().ok_or(LiveReason::Path)?;
-    if resource.subresource.is_some() {
-        return Err(LiveReason::Subresource);
-    }
+    let resource = resource(info)?;
     let mut read = options(info, resource)?;
     let cache_control = CacheControl::of(headers);
     if cache_control.no_store {
@@ -221,6 +219,24 @@ pub fn cacheable<'r>(
     let json = negotiate(info.query, headers).ok_or(LiveReason::Representation)?;
     read.pretty = json.pretty;
     Ok((resource, read))
+}
+
+/// What a request is about, which is no subresource.
+fn resource<'r>(info: &'r RequestInfo<'_>) -> Result<&'r ResourcePath<'r>, LiveReason> {
+    let resource = info.resource.as_ref().ok_or(LiveReason::Path)?;
+    match resource.subresource {
+        None => Ok(resource),
+        Some(_) => Err(LiveReason::Subresource),
+    }
+}
+
+/// The selectors of a list or watch, where they are given.
+fn selector(
+    labels: Option<Cow<'_, str>>,
+    fields: Option<Cow<'_, str>>,
+) -> Result<Selector, LiveReason> {
+    let (labels, fields) = (labels.unwrap_or_default(), fields.unwrap_or_default());
+    Selector::parse(&labels, &fields).map_err(|_| LiveReason::Selector)
 }
 
 /// How new an answer must be where `Cache-Control` and the configuration have their say too.
@@ -301,11 +317,7 @@ fn options(info: &RequestInfo<'_>, resource: &ResourcePath<'_>) -> Result<Cached
             _ => {}
         }
     }
-    let selector = Selector::parse(
-        labels.as_deref().unwrap_or_default(),
-        fields.as_deref().unwrap_or_default(),
-    )
-    .map_err(|_| LiveReason::Selector)?;
+    let selector = selector(labels, fields)?;
     // Of a single object the server takes any match, and none counts.
     let version_match = version_match.filter(|_| list).unwrap_or_default();
     let version = version.unwrap_or_default();

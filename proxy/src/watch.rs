@@ -11,25 +11,21 @@ use bytes::Bytes;
 use fleetcache_cache::cluster_accessor::ClusterAccessor;
 use fleetcache_cache::connection::Connection;
 use fleetcache_cache::informer::NotServable;
-use fleetcache_cache::store::Snapshot;
 use fleetcache_cache::watcher::{Ended, NotWatchable, Told, Watcher};
 use futures_util::stream;
-use http::header::{AGE, CACHE_CONTROL, CONTENT_TYPE, WARNING};
-use http::{HeaderValue, Response};
+use http::Response;
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::{Body as HttpBody, Frame};
 use tokio::time::{Instant, Sleep};
 
 use crate::body::{Body, BoxError};
+use crate::cached::{TURN_BYTES, from_memory};
 use crate::decision::watch::{Begin, CachedWatch};
 use crate::decision::{self, LiveReason};
 use crate::memory::{scope, snapshot, young_enough};
 use crate::rarely::Rarely;
 use crate::request_info::ResourcePath;
 use crate::status;
-
-/// Bytes that are told in one go, with their way through TLS less than a millisecond of a worker thread.
-const TURN_BYTES: usize = 256 << 10;
 
 /// A watch that does not say when it is to end lasts this long, and as much again at random: kube-apiserver's
 /// `--min-request-timeout`.
@@ -78,7 +74,7 @@ pub async fn answer(
             let line = status::too_old_event(after.unwrap_or_default(), from);
             let body = StreamBody::new(stream::iter([Ok::<_, Infallible>(Frame::data(line))]));
             let body = body.map_err(|never| match never {}).boxed_unsync();
-            return Ok(response(body, None, informer.age()));
+            return Ok(from_memory(body, informer.age(), &[]));
         }
     };
     let age = young_enough(watch.max_age, informer.age())?;
@@ -103,19 +99,7 @@ pub async fn answer(
         return Err(LiveReason::Selector);
     }
     let body = Stream::new(watcher, watch, grace).boxed_unsync();
-    Ok(response(body, Some(&held), age))
-}
-
-fn response(body: Body, held: Option<&Snapshot>, age: Duration) -> Response<Body> {
-    let mut response = Response::new(body);
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
-    headers.insert(AGE, age.as_secs().into());
-    for warning in held.map_or(&[][..], Snapshot::warnings) {
-        headers.append(WARNING, warning.clone());
-    }
-    response
+    Ok(from_memory(body, age, held.warnings()))
 }
 
 /// The lines of a watch, as they come.

@@ -7,7 +7,7 @@ use fleetcache_cache::selector::Selector;
 use http::HeaderMap;
 use http::header::UPGRADE;
 
-use super::{Freshness, LiveReason, is_plain_duration, with_cache_control};
+use super::{Freshness, LiveReason, is_plain_duration, resource, selector, with_cache_control};
 use crate::cache_control::CacheControl;
 use crate::negotiation::negotiate;
 use crate::query::query_pairs;
@@ -60,10 +60,7 @@ pub fn watchable<'r>(
     if headers.contains_key(UPGRADE) {
         return Err(LiveReason::Upgrade);
     }
-    let resource = info.resource.as_ref().ok_or(LiveReason::Path)?;
-    if resource.subresource.is_some() {
-        return Err(LiveReason::Subresource);
-    }
+    let resource = resource(info)?;
     let mut watch = options(info)?;
     let cache_control = CacheControl::of(headers);
     if cache_control.no_store {
@@ -132,17 +129,12 @@ fn options(info: &RequestInfo<'_>) -> Result<CachedWatch, LiveReason> {
         (Some(false), "NotOlderThan", freshness) => Begin::Now(freshness),
         _ => return Err(LiveReason::Options),
     };
-    let selector = Selector::parse(
-        labels.as_deref().unwrap_or_default(),
-        fields.as_deref().unwrap_or_default(),
-    )
-    .map_err(|_| LiveReason::Selector)?;
     Ok(CachedWatch {
         begin,
         bookmarks: bookmarks.unwrap_or_default(),
         timeout: timeout.filter(|timeout| !timeout.is_zero()),
         max_age: None,
-        selector,
+        selector: selector(labels, fields)?,
     })
 }
 
