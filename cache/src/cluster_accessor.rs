@@ -1,10 +1,13 @@
 //! One cluster's state machine and its owner task.
 
 mod attempt;
+mod changes;
 mod health;
+mod keep;
 mod limit;
 mod owner;
 mod publish;
+mod reason;
 #[cfg(test)]
 pub(crate) mod tests;
 mod update;
@@ -17,8 +20,10 @@ use jiff::SignedDuration;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use self::limit::ConnectLimit;
-use self::owner::Owner;
+pub(crate) use self::changes::Changes;
+pub(crate) use self::limit::{ConnectLimit, Turn};
+use self::owner::{Asked, Owner};
+pub use self::reason::NotConnectedReason;
 use self::view::View;
 use crate::cluster_config::ClusterConfig;
 use crate::connection::Connection;
@@ -65,31 +70,6 @@ pub struct Lost {
     pub at: SystemTime,
 }
 
-/// Machine-readable reasons, as in `details.causes[].reason`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum NotConnectedReason {
-    /// The first connect has not ended yet.
-    ClusterStarting,
-    /// It was tried and failed, or was lost.
-    ClusterNotConnected,
-    /// The server does not accept the credential.
-    CredentialInvalid,
-    /// The credential cannot be had: a file is missing, a plugin failed.
-    CredentialMissing,
-}
-
-impl NotConnectedReason {
-    /// The reason as written.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::ClusterStarting => "ClusterStarting",
-            Self::ClusterNotConnected => "ClusterNotConnected",
-            Self::CredentialInvalid => "CredentialInvalid",
-            Self::CredentialMissing => "CredentialMissing",
-        }
-    }
-}
-
 /// What is known of a cluster's health, for metrics and status.
 #[derive(Clone, Debug)]
 pub struct ClusterStatus {
@@ -99,12 +79,54 @@ pub struct ClusterStatus {
     pub not_connected: Option<NotConnected>,
     /// Whether the last probe succeeded.
     pub last_probe_ok: bool,
-    /// Probes that succeeded, since the start.
+    /// Why the last probe failed, where it did; while the cluster is connected too.
+    pub probe_failure: Option<ProbeFailure>,
+    /// Whether the last probe was answered 403: the cluster is there, the credential may not ask for the probe's path.
+    pub probe_forbidden: bool,
+    /// Probes that succeeded, since the start; a connect counts as one.
     pub probes_ok: u64,
     /// Probes that failed, since the start.
     pub probes_failed: u64,
     /// Failed probes in a row.
     pub consecutive_failures: u32,
+    /// When the last probe ended.
+    pub last_probe: Option<SystemTime>,
+    /// When the last probe that succeeded ended.
+    pub last_probe_success: Option<SystemTime>,
+    /// When the proxy took the cluster in.
+    pub added: SystemTime,
+    /// When it last became connected, or ceased to be; `added` where it never was.
+    pub last_transition: SystemTime,
+    /// When the next connect is tried, where one is planned.
+    pub next_attempt: Option<SystemTime>,
+    /// How connects have ended.
+    pub connects: Connects,
+    /// Connections that were lost.
+    pub disconnects: u64,
+    /// Counts the connections of this cluster; 0 where there was none.
+    pub generation: u64,
+    /// Counts the clusters that were behind its name.
+    pub epoch: u64,
+}
+
+/// Why a probe failed, in words that a client may see.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProbeFailure {
+    /// The reason.
+    pub reason: NotConnectedReason,
+    /// What happened.
+    pub message: String,
+}
+
+/// How connects have ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Connects {
+    /// Those that went well.
+    pub succeeded: u64,
+    /// Those that failed.
+    pub failed: u64,
+    /// How long the last one took.
+    pub last_duration: Option<Duration>,
 }
 
 /// One cluster: its connection if there is one, its informers and its documents.
@@ -114,6 +136,7 @@ pub struct ClusterStatus {
 pub struct ClusterAccessor {
     name: String,
     context: String,
+    changes: Arc<Changes>,
     connection: watch::Receiver<Option<Arc<Connection>>>,
     view: watch::Receiver<View>,
     /// Wakes the owner of a cluster that connects on demand.
@@ -122,7 +145,8 @@ pub struct ClusterAccessor {
     informers: Arc<Informers>,
     documents: Arc<Documents>,
     /// What the owner is told to do differently.
-    updates: watch::Sender<ClusterConfig>,
+    updates: watch::Sender<Arc<ClusterConfig>>,
+    refresh: Arc<Notify>,
     removed: CancellationToken,
 }
 
@@ -131,9 +155,11 @@ impl ClusterAccessor {
     pub(crate) fn start(
         config: ClusterConfig,
         limit: &ConnectLimit,
+        changes: &Arc<Changes>,
         fleet: &Arc<Fleet>,
         shutdown: &CancellationToken,
     ) -> Arc<Self> {
+        let config = Arc::new(config);
         let (connection_tx, connection) = watch::channel(None);
         let (view_tx, view) = watch::channel(View::pending(&config));
         let demand = Arc::new(Notify::new());
@@ -144,7 +170,8 @@ impl ClusterAccessor {
             config.name.clone(),
             connection.clone(),
         );
-        let (updates, updates_rx) = watch::channel(config.clone());
+        let (updates, updates_rx) = watch::channel(Arc::clone(&config));
+        let refresh = Arc::new(Notify::new());
         let accessor = Arc::new(Self {
             name: config.name.clone(),
             context: config.context.clone(),
@@ -154,7 +181,9 @@ impl ClusterAccessor {
             view,
             demand: Arc::clone(&demand),
             waiters: Semaphore::new(MAX_WAITERS),
+            changes: Arc::clone(changes),
             updates,
+            refresh: Arc::clone(&refresh),
             removed: removed.clone(),
         });
         let owner = Owner::new(
@@ -162,8 +191,9 @@ impl ClusterAccessor {
             connection_tx,
             view_tx,
             documents,
-            demand,
+            Asked { demand, refresh },
             limit.clone(),
+            Arc::clone(changes),
         );
         let stopped = removed.clone();
         fleet.tasks().spawn(async move {
@@ -243,10 +273,22 @@ impl ClusterAccessor {
         &self.removed
     }
 
+    /// What is configured for it now.
+    pub fn config(&self) -> Arc<ClusterConfig> {
+        self.updates.borrow().clone()
+    }
+
+    /// Asks for a fresh start: the credential is loaded again, a new connection is made before the old one is let go, and
+    /// each informer lists anew. Clients notice nothing where all is as it was.
+    pub fn refresh(&self) {
+        self.refresh.notify_one();
+    }
+
     /// What is configured for it changed. Another credential or other times are used in place; to another address, or
     /// with another CA, it is connected anew before the old connection is let go.
     pub(crate) fn update(&self, config: ClusterConfig) {
-        self.updates.send_replace(config);
+        self.updates.send_replace(Arc::new(config));
+        self.changes.note(&self.name);
     }
 
     /// Disconnects it for good.

@@ -1,13 +1,13 @@
 //! All clusters by name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use crate::cluster_accessor::{ClusterAccessor, ConnectLimit};
+use crate::cluster_accessor::{Changes, ClusterAccessor, ConnectLimit};
 use crate::cluster_config::ClusterConfig;
 use crate::eviction::Fleet;
 
@@ -19,6 +19,7 @@ pub struct ClusterCache {
     /// Held while the map is replaced.
     changing: Mutex<()>,
     limit: ConnectLimit,
+    changes: Arc<Changes>,
     fleet: Arc<Fleet>,
     shutdown: CancellationToken,
 }
@@ -36,6 +37,7 @@ impl ClusterCache {
             clusters: ArcSwap::default(),
             changing: Mutex::new(()),
             limit: ConnectLimit::new(max_connecting),
+            changes: Arc::default(),
             fleet: Arc::clone(fleet),
             shutdown: shutdown.clone(),
         });
@@ -47,7 +49,7 @@ impl ClusterCache {
     pub fn add(&self, clusters: Vec<ClusterConfig>) -> Vec<String> {
         let _changing = self.changing.lock();
         let mut map = BTreeMap::clone(&self.clusters.load());
-        let mut taken = Vec::new();
+        let (mut added, mut taken) = (Vec::new(), Vec::new());
         for cluster in clusters {
             if map.contains_key(&cluster.name) {
                 taken.push(cluster.name);
@@ -55,10 +57,16 @@ impl ClusterCache {
             }
             let name = cluster.name.clone();
             let (fleet, shutdown) = (&self.fleet, &self.shutdown);
-            let accessor = ClusterAccessor::start(cluster, &self.limit, fleet, shutdown);
+            let accessor =
+                ClusterAccessor::start(cluster, &self.limit, &self.changes, fleet, shutdown);
+            added.push(name.clone());
             map.insert(name, accessor);
         }
         self.clusters.store(Arc::new(map));
+        // Whoever is told of one finds it.
+        for name in added {
+            self.changes.note(&name);
+        }
         taken
     }
 
@@ -86,7 +94,14 @@ impl ClusterCache {
         };
         self.clusters.store(Arc::new(map));
         removed.remove();
+        self.changes.note(name);
         true
+    }
+
+    /// Waits for news of clusters: the names of those that came or went, whose configuration changed, or whose state,
+    /// reason or count of failures moved since the last call. For one caller.
+    pub async fn changed(&self) -> BTreeSet<String> {
+        self.changes.taken().await
     }
 
     /// The cluster of that name.

@@ -1,5 +1,6 @@
 //! What is configured for one cluster: where it is, as whom, and its timings.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -12,6 +13,10 @@ pub struct ClusterConfig {
     pub name: String,
     /// The name of the kubeconfig context it came from, as written there.
     pub context: String,
+    /// Who named it.
+    pub source: ClusterSource,
+    /// The labels it is shown with.
+    pub labels: BTreeMap<String, String>,
     /// Where it is and how its TLS is checked.
     pub endpoint: EndpointConfig,
     /// As whom the proxy speaks to it.
@@ -20,6 +25,40 @@ pub struct ClusterConfig {
     pub timing: ConnectionTiming,
     /// When it is connected.
     pub connect: ConnectPolicy,
+}
+
+/// Who named a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterSource {
+    /// What kind of source.
+    pub kind: SourceKind,
+    /// The file's path, or `namespace/name` of the object.
+    pub name: String,
+}
+
+/// The kinds of things that name clusters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SourceKind {
+    /// A kubeconfig file, each context a cluster.
+    Kubeconfig,
+    /// A directory of kubeconfig files, each file a cluster.
+    Directory,
+    /// `Cluster` objects of Cluster API.
+    ClusterApi,
+    /// Secrets that hold a kubeconfig.
+    Secret,
+}
+
+impl SourceKind {
+    /// The kind as written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Kubeconfig => "Kubeconfig",
+            Self::Directory => "Directory",
+            Self::ClusterApi => "ClusterAPI",
+            Self::Secret => "Secret",
+        }
+    }
 }
 
 /// Where a cluster's kube-apiserver is.
@@ -82,6 +121,8 @@ pub struct ConnectionTiming {
     pub backoff_min: Duration,
     /// Longest pause between connects.
     pub backoff_max: Duration,
+    /// Time without a successful probe after which the cluster's health counts as unknown to whoever reads its conditions.
+    pub remote_connection_grace_period: Duration,
 }
 
 impl Default for ConnectionTiming {
@@ -94,6 +135,7 @@ impl Default for ConnectionTiming {
             connect_timeout: Duration::from_secs(3),
             backoff_min: Duration::from_secs(1),
             backoff_max: Duration::from_secs(60),
+            remote_connection_grace_period: Duration::from_secs(50),
         }
     }
 }

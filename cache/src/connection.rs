@@ -22,8 +22,9 @@ use tokio_util::sync::CancellationToken;
 
 use self::clock::Clock;
 pub(crate) use self::published::next_connection;
-pub(crate) use self::signals::Signals;
+pub(crate) use self::signals::{Raised, Signals};
 use self::target::{InvalidPath, Target};
+use crate::cluster_accessor::Turn;
 use crate::cluster_config::EndpointConfig;
 use crate::credential::Credential;
 use crate::upstream::connector::Connector;
@@ -39,6 +40,8 @@ pub struct Connection {
     /// Counts the clusters that have been behind this name: another `kube-system` uid or a resourceVersion that went
     /// back starts a new one. Nothing of an older epoch may be served.
     pub epoch: u64,
+    /// It was made for a fresh start: informers list anew instead of going on where they were.
+    pub(crate) lists_anew: bool,
     closed: CancellationToken,
     replaced: CancellationToken,
     endpoint: EndpointConfig,
@@ -75,7 +78,7 @@ impl TlsConfigs {
 }
 
 impl Connection {
-    /// Handles for a cluster; nothing is dialled yet.
+    /// Handles for a cluster; nothing is dialled yet. What is dialled while `turn` lasts keeps to it.
     ///
     /// # Errors
     /// The CA, the client certificate or the proxy cannot be used.
@@ -85,12 +88,15 @@ impl Connection {
         connect_timeout: Duration,
         generation: u64,
         epoch: u64,
+        turn: Option<&Arc<Turn>>,
     ) -> Result<Self, BoxError> {
         let tls = TlsConfigs::new(endpoint, credential)?;
-        let live = Connector::new(endpoint, Arc::clone(&tls.live), None, connect_timeout)?;
+        let live = Arc::clone(&tls.live);
+        let live = Connector::new(endpoint, live, None, connect_timeout, turn)?;
         let connection = Self {
             generation,
             epoch,
+            lists_anew: false,
             closed: CancellationToken::new(),
             replaced: CancellationToken::new(),
             endpoint: endpoint.clone(),
@@ -187,6 +193,13 @@ impl Connection {
             .inspect_err(|_| self.suspect())
     }
 
+    /// Dials the server, to the end of the TLS handshake, and hangs up.
+    pub(crate) async fn dial(&self) -> Result<(), BoxError> {
+        let tls = Arc::clone(&self.tls.lock().live);
+        let connector = Connector::new(&self.endpoint, tls, None, self.connect_timeout, None)?;
+        connector.dial(self.target.server()).await.map(drop)
+    }
+
     /// How far the cluster's clock is ahead of this process's, to a second, by the last answer to a probe or an informer.
     pub fn clock_offset(&self) -> Option<SignedDuration> {
         self.clock.offset()
@@ -210,7 +223,7 @@ impl Connection {
         }
         let tls = Arc::clone(&self.tls.lock().informer);
         let shard = Shard::new(self.target.server(), Arc::clone(&self.signals), |heard| {
-            Connector::new(&self.endpoint, tls, Some(heard), self.connect_timeout)
+            Connector::new(&self.endpoint, tls, Some(heard), self.connect_timeout, None)
         });
         // The same endpoint has given a connector before.
         let Ok(shard) = shard else {
@@ -278,7 +291,7 @@ impl Connection {
     pub(crate) fn redial(&self, informers: bool) -> Result<(), BoxError> {
         let tls = self.tls.lock().clone();
         let timeout = self.connect_timeout;
-        let live = Connector::new(&self.endpoint, tls.live, None, timeout)?;
+        let live = Connector::new(&self.endpoint, tls.live, None, timeout, None)?;
         // Under the lock, so that a close is not undone.
         let shards = self.shards.lock();
         if self.closed.is_cancelled() {
@@ -294,6 +307,7 @@ impl Connection {
                     tls,
                     Some(heard),
                     timeout,
+                    None,
                 )?));
             }
         }

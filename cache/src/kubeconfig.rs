@@ -7,14 +7,16 @@ mod proxy_env;
 mod tests;
 mod user;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use kube::config::{Cluster, Context, Kubeconfig, KubeconfigError, NamedContext};
 use tracing::warn;
 
 use self::proxy_env::ProxyEnv;
-use crate::cluster_config::{ClusterConfig, ConnectPolicy, ConnectionTiming, EndpointConfig};
+use crate::cluster_config::{
+    ClusterConfig, ClusterSource, ConnectPolicy, ConnectionTiming, EndpointConfig, SourceKind,
+};
 use crate::credential::{ClientCertificate, CredentialConfig};
 use crate::upstream::tls;
 
@@ -79,6 +81,11 @@ fn load_with(
                 loaded.clusters.push(ClusterConfig {
                     name,
                     context: context.name.clone(),
+                    source: ClusterSource {
+                        kind: SourceKind::Kubeconfig,
+                        name: file.display().to_string(),
+                    },
+                    labels: BTreeMap::new(),
                     endpoint,
                     credential,
                     timing: timing.clone(),

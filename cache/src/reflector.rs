@@ -146,6 +146,12 @@ impl Reflector {
             self.state = State::Learn { from: None };
             self.informer.clear();
             std::mem::take(&mut self.store).retire();
+        } else if connection.lists_anew && matches!(self.state, State::Resume { .. }) {
+            // What was watched goes on where it was if the list says nothing else.
+            self.comparing = true;
+            self.state = State::Learn {
+                from: Some(self.store.resource_version()),
+            };
         }
     }
 

@@ -7,6 +7,7 @@ pub(crate) mod fake;
 pub(crate) mod heard;
 pub(crate) mod informer_shard;
 pub(crate) mod live;
+mod resolver;
 pub(crate) mod tls;
 
 use bytes::Bytes;

@@ -111,6 +111,8 @@ pub struct ClusterDefaults {
     pub max_in_flight: usize,
     /// Time open watches stay silent after a disconnect.
     pub watch_disconnect_grace: Duration,
+    /// Time without a successful probe after which its health counts as unknown.
+    pub remote_connection_grace_period: Duration,
     /// What becomes of reads while it is not connected.
     pub when_disconnected: WhenDisconnected,
 }
@@ -136,6 +138,8 @@ pub struct ClusterOverride {
     pub max_in_flight: Option<usize>,
     /// See [`ClusterDefaults`].
     pub watch_disconnect_grace: Option<Duration>,
+    /// See [`ClusterDefaults`].
+    pub remote_connection_grace_period: Option<Duration>,
     /// See [`ClusterDefaults`].
     pub when_disconnected: Option<WhenDisconnected>,
 }
@@ -193,6 +197,7 @@ impl Default for ClusterDefaults {
             request_timeout: Duration::from_secs(60),
             max_in_flight: 400,
             watch_disconnect_grace: Duration::from_secs(60),
+            remote_connection_grace_period: timing.remote_connection_grace_period,
             when_disconnected: WhenDisconnected::default(),
         }
     }
@@ -335,6 +340,7 @@ impl Config {
             connect_timeout: it.connect_timeout,
             backoff_min: self.connections.backoff_min,
             backoff_max: self.connections.backoff_max,
+            remote_connection_grace_period: it.remote_connection_grace_period,
         }
     }
 
@@ -433,6 +439,10 @@ impl ClusterOverride {
         set(
             &mut it.watch_disconnect_grace,
             self.watch_disconnect_grace.as_ref(),
+        );
+        set(
+            &mut it.remote_connection_grace_period,
+            self.remote_connection_grace_period.as_ref(),
         );
         set(&mut it.when_disconnected, self.when_disconnected.as_ref());
     }

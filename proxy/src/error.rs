@@ -1,6 +1,6 @@
 //! What the proxy itself answers instead of a cluster.
 
-use fleetcache_cache::cluster_accessor::NotConnected;
+use fleetcache_cache::cluster_accessor::{NotConnected, NotConnectedReason};
 use fleetcache_cache::upstream::UpstreamError;
 
 /// An error of the proxy's own, before it is a Status.
@@ -125,14 +125,7 @@ pub fn cause(error: &Error) -> &'static str {
         Error::ClusterNotFound { .. } => "ClusterNotFound",
         Error::ClusterNotConnected { why, .. } => why.reason.as_str(),
         Error::ConnectionEnded { .. } => "ConnectionEnded",
-        Error::Upstream { source, .. } => match source {
-            UpstreamError::Dns(_) => "NameNotResolved",
-            UpstreamError::Refused(_) => "ConnectionRefused",
-            UpstreamError::ConnectTimeout => "ConnectTimeout",
-            UpstreamError::Tls(_) => "TLSFailed",
-            UpstreamError::Connect(_) => "ConnectFailed",
-            UpstreamError::Broken(_) => "ConnectionBroken",
-        },
+        Error::Upstream { source, .. } => NotConnectedReason::from(source).as_str(),
         Error::UpstreamTimeout { .. } => "UpstreamTimeout",
         Error::TooManyRequests { .. } => "TooManyRequests",
         Error::NotCached { .. } => "NotCached",

@@ -203,7 +203,7 @@ fn credential_rejected(cluster: &str) -> Error {
     Error::ClusterNotConnected {
         cluster: cluster.to_owned(),
         why: NotConnected {
-            reason: NotConnectedReason::CredentialInvalid,
+            reason: NotConnectedReason::Unauthorized,
             message: "the server does not accept the proxy's credential".to_owned(),
             next_attempt: None,
         },

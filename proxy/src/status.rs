@@ -234,19 +234,20 @@ fn not_connected(cluster: &str, why: &NotConnected) -> Failure {
     if let Some(seconds) = next {
         message += &format!("; next attempt in {seconds}s");
     }
-    let retry_after_seconds = match why.reason {
-        // Nothing is planned, because the first connect is under way: it takes about a second where it works.
-        NotConnectedReason::ClusterStarting => next.or(Some(1)),
-        NotConnectedReason::ClusterNotConnected
-        | NotConnectedReason::CredentialInvalid
-        | NotConnectedReason::CredentialMissing => next,
-    };
+    // While nothing is planned because the first connect is under way: it takes about a second where it works.
+    let is_starting = why.reason == NotConnectedReason::ClusterStarting;
+    let retry_after_seconds = next.or(is_starting.then_some(1));
+    // The class says what to do, the reason what happened.
+    let mut causes = vec![Cause::because(why.reason.class())];
+    if why.reason.as_str() != why.reason.class() {
+        causes.push(Cause::because(why.reason.as_str()));
+    }
     Failure {
         code: StatusCode::SERVICE_UNAVAILABLE,
         reason: "ServiceUnavailable",
         message,
         details: Some(Details {
-            causes: vec![Cause::because(why.reason.as_str())],
+            causes,
             retry_after_seconds,
             ..Details::of(cluster)
         }),

@@ -326,18 +326,17 @@ fn not_connected(status: ClusterStatus) -> (NotConnectedReason, String) {
             "The cluster has been connected just now; ask again.".to_owned(),
         );
     };
-    let mut sentence = match why.reason {
-        NotConnectedReason::ClusterStarting => format!(
+    let mut sentence = if why.reason == NotConnectedReason::ClusterStarting {
+        format!(
             "The cluster has not been connected yet ({}; on demand, the first request does it). A request waits for that for a \
              moment, and is answered 503 where it takes longer.",
             why.message
-        ),
-        NotConnectedReason::ClusterNotConnected
-        | NotConnectedReason::CredentialInvalid
-        | NotConnectedReason::CredentialMissing => format!(
+        )
+    } else {
+        format!(
             "The cluster is not connected ({}), so requests to it are answered 503 at once.",
             why.message
-        ),
+        )
     };
     if let Some(next) = why.next_attempt {
         let _ = write!(sentence, " The next try is in {} s.", next.as_secs());

@@ -3,21 +3,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::NotConnectedReason;
 use super::health::Probe;
-use super::limit::ConnectLimit;
+use super::limit::{ConnectLimit, Turn};
 use super::view::Trouble;
 use crate::cluster_config::{ClusterConfig, EndpointConfig};
 use crate::connection::Connection;
 use crate::credential::{Credential, CredentialError, CredentialSource};
-use crate::upstream::BoxError;
+use crate::upstream::{BoxError, UpstreamError};
 
 /// What a connect gave.
 pub(super) struct Connected {
     pub(super) connection: Connection,
     pub(super) credential: Credential,
+    /// The probe was answered 403.
+    pub(super) forbidden: bool,
     /// The uid of `kube-system`, where it can be read.
     pub(super) uid: Option<String>,
 }
@@ -48,15 +50,13 @@ impl Failure {
     }
 
     pub(super) fn from_probe(probe: Probe, endpoint: &EndpointConfig) -> Self {
-        let reason = match probe {
-            Probe::Unauthorized => NotConnectedReason::CredentialInvalid,
-            Probe::Reachable
-            | Probe::ServerError(_)
-            | Probe::WantsTls
-            | Probe::TimedOut
-            | Probe::Failed(_) => NotConnectedReason::ClusterNotConnected,
-        };
-        let mut failure = Self::new(reason, probe.describe());
+        let trouble = probe.trouble().unwrap_or_else(|| {
+            Trouble::new(
+                NotConnectedReason::InternalError,
+                "the server was reachable",
+            )
+        });
+        let mut failure = Self::new(trouble.reason, trouble.message);
         failure.refused = matches!(probe, Probe::Unauthorized);
         failure.hint = probe.hint(endpoint.is_tls());
         if let Probe::Failed(error) = probe {
@@ -84,7 +84,7 @@ pub(super) async fn probe_credential(
     limit: Duration,
 ) -> (Probe, Option<String>) {
     let outcome = probe(connection, path, limit).await;
-    if !matches!(outcome, Probe::Reachable) {
+    if !outcome.is_reachable() {
         return (outcome, None);
     }
     match timeout(limit, connection.identify()).await {
@@ -96,16 +96,24 @@ pub(super) async fn probe_credential(
     }
 }
 
+/// What an attempt is told beside the configuration.
+pub(super) struct Attempt {
+    pub(super) limit: ConnectLimit,
+    /// The one before failed.
+    pub(super) failed_before: bool,
+    pub(super) generation: u64,
+    pub(super) epoch: u64,
+    /// A fresh start: a plugin runs again, and the informers list anew.
+    pub(super) refresh: bool,
+}
+
 /// Connects. A credential that the server rejects is loaded again and tried once more at once. `credential_loaded` is
 /// called when there is one to try.
 pub(super) async fn connect(
     config: &ClusterConfig,
     credentials: &Arc<CredentialSource>,
+    attempt: Attempt,
     credential_loaded: impl Fn(),
-    limit: &ConnectLimit,
-    failed_before: bool,
-    generation: u64,
-    epoch: u64,
 ) -> Result<Connected, Failure> {
     let missing = |error: CredentialError| Failure {
         error: error.detail().map(Into::into),
@@ -119,27 +127,34 @@ pub(super) async fn connect(
         )
     };
     let timing = &config.timing;
-    let mut credential = credentials.load(false).await.map_err(missing)?;
+    let loaded = credentials.load(attempt.refresh).await;
+    let mut credential = loaded.map_err(missing)?;
     credential_loaded();
     // After the credential: a plugin may take its time, and it burdens neither DNS nor TLS.
-    let _permit = limit.acquire(failed_before).await;
-    let connection = Connection::new(
+    let turn = Turn::take(attempt.limit, attempt.failed_before).await;
+    let mut connection = Connection::new(
         &config.endpoint,
         &credential,
         timing.connect_timeout,
-        generation,
-        epoch,
+        attempt.generation,
+        attempt.epoch,
+        Some(&turn),
     )
     .map_err(unusable)?;
+    connection.lists_anew = attempt.refresh;
     let ask = || probe_credential(&connection, &timing.probe_path, timing.connect_timeout);
-    let (mut outcome, mut uid) = ask().await;
+    let (mut outcome, mut uid) = turn.while_waiting(ask()).await;
     if matches!(outcome, Probe::Unauthorized) {
         let renewed = credentials.load(true).await.map_err(missing)?;
         connection.rotate(&credential, &renewed).map_err(unusable)?;
         credential = renewed;
         (outcome, uid) = ask().await;
     }
-    if !matches!(outcome, Probe::Reachable) {
+    // Whichever of the two timers was first, it is one timeout to whoever reads of it.
+    if matches!(outcome, Probe::TimedOut) {
+        outcome = Probe::Failed(UpstreamError::ConnectTimeout);
+    }
+    if !outcome.is_reachable() {
         let mut failure = Failure::from_probe(outcome, &config.endpoint);
         failure.credential = Some(credential);
         return Err(failure);
@@ -147,6 +162,20 @@ pub(super) async fn connect(
     Ok(Connected {
         connection,
         credential,
+        forbidden: matches!(outcome, Probe::Forbidden),
         uid,
     })
+}
+
+/// Returns when the server, of which nothing was heard, is there again: its address is dialled once more, and the kernel goes
+/// on asking until `until`. A stopped process answers the handshake that waits for it as soon as it goes on; so its return
+/// is not a matter of when the next attempt is due. The connection itself is of no use, since nothing was asked on it.
+pub(super) async fn answered(config: &ClusterConfig, credential: &Credential, until: Instant) {
+    let patience = until.saturating_duration_since(Instant::now());
+    let connection = Connection::new(&config.endpoint, credential, patience, 0, 0, None);
+    match connection {
+        Ok(connection) if connection.dial().await.is_ok() => {}
+        // Then the next attempt tells why.
+        Ok(_) | Err(_) => std::future::pending().await,
+    }
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::NotConnectedReason;
+use super::view::Trouble;
 use crate::upstream::UpstreamError;
 
 /// The pause before a failed probe is repeated: a refusal may be a restart, whose end is near; a timeout took long enough
@@ -12,8 +14,10 @@ const AFTER_TIMEOUT: Duration = Duration::from_secs(1);
 /// How one probe ended.
 #[derive(Debug)]
 pub(super) enum Probe {
-    /// Any answer but the two below; 403 and 404 too.
+    /// Any answer but the two below; 404 too.
     Reachable,
+    /// 403: reachable, but the credential may not ask.
+    Forbidden,
     /// 5xx.
     ServerError(http::StatusCode),
     /// 401.
@@ -32,15 +36,38 @@ impl Probe {
             Self::Unauthorized
         } else if status.is_server_error() {
             Self::ServerError(status)
+        } else if status == http::StatusCode::FORBIDDEN {
+            Self::Forbidden
         } else {
             Self::Reachable
         }
+    }
+
+    /// Whether the server is there and takes requests.
+    pub(super) fn is_reachable(&self) -> bool {
+        matches!(self, Self::Reachable | Self::Forbidden)
+    }
+
+    /// The reason and the words for clients, where it failed.
+    pub(super) fn trouble(&self) -> Option<Trouble> {
+        let reason = match self {
+            Self::Reachable | Self::Forbidden => return None,
+            Self::ServerError(_) => NotConnectedReason::ServerError,
+            Self::Unauthorized => NotConnectedReason::Unauthorized,
+            Self::WantsTls => NotConnectedReason::TlsFailed,
+            Self::TimedOut => NotConnectedReason::ProbeTimeout,
+            Self::Failed(error) => error.into(),
+        };
+        Some(Trouble::new(reason, self.describe()))
     }
 
     /// For clients.
     pub(super) fn describe(&self) -> String {
         match self {
             Self::Reachable => "reachable".to_owned(),
+            Self::Forbidden => {
+                "reachable; the credential may not ask for the probe's path".to_owned()
+            }
             Self::ServerError(status) => {
                 format!("the server answered {} to the probe", status.as_u16())
             }
@@ -64,18 +91,22 @@ impl Probe {
             Self::Unauthorized if !is_tls => {
                 Some("no credential is sent over http://; use https://")
             }
-            Self::Reachable | Self::ServerError(_) | Self::Unauthorized | Self::TimedOut => None,
+            Self::Reachable
+            | Self::Forbidden
+            | Self::ServerError(_)
+            | Self::Unauthorized
+            | Self::TimedOut => None,
         }
     }
 }
 
 /// What to do after a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum Verdict {
     /// Probe again after the usual interval.
-    Interval,
+    Fine,
     /// Probe again soon.
-    After(Duration),
+    AskAgain(Duration),
     /// Load the credential again, then probe at once.
     ReloadCredential,
     /// It is gone.
@@ -105,6 +136,11 @@ impl Health {
         }
     }
 
+    /// Another threshold from now on.
+    pub(super) fn set_threshold(&mut self, threshold: u32) {
+        self.threshold = threshold.max(1);
+    }
+
     /// Reachable, but 5xx to the threshold.
     pub(super) fn is_degraded(&self) -> bool {
         self.degraded
@@ -120,11 +156,11 @@ impl Health {
         self.rejected = true;
     }
 
-    pub(super) fn record(&mut self, probe: &Probe) -> Next {
+    pub(super) fn record(&mut self, probe: &Probe) -> Verdict {
         match probe {
-            Probe::Reachable => {
+            Probe::Reachable | Probe::Forbidden => {
                 *self = Self::new(self.threshold);
-                Next::Interval
+                Verdict::Fine
             }
             Probe::ServerError(_) => {
                 self.failures = self.failures.saturating_add(1);
@@ -132,15 +168,15 @@ impl Health {
                 self.rejected = false;
                 self.degraded |= self.failures >= self.threshold;
                 if self.degraded {
-                    Next::Interval
+                    Verdict::Fine
                 } else {
-                    Next::After(AFTER_TIMEOUT)
+                    Verdict::AskAgain(AFTER_TIMEOUT)
                 }
             }
-            Probe::Unauthorized if self.rejected => Next::Disconnect,
+            Probe::Unauthorized if self.rejected => Verdict::Disconnect,
             Probe::Unauthorized => {
                 self.rejected = true;
-                Next::ReloadCredential
+                Verdict::ReloadCredential
             }
             Probe::TimedOut => self.unanswered(AFTER_TIMEOUT),
             Probe::Failed(UpstreamError::ConnectTimeout) => self.unanswered(AFTER_TIMEOUT),
@@ -148,13 +184,13 @@ impl Health {
         }
     }
 
-    fn unanswered(&mut self, pause: Duration) -> Next {
+    fn unanswered(&mut self, pause: Duration) -> Verdict {
         self.failures = self.failures.saturating_add(1);
         self.unanswered = self.unanswered.saturating_add(1);
         if self.unanswered >= self.threshold {
-            Next::Disconnect
+            Verdict::Disconnect
         } else {
-            Next::After(pause)
+            Verdict::AskAgain(pause)
         }
     }
 }
@@ -163,8 +199,8 @@ impl Health {
 mod tests {
     use super::*;
 
-    const SOON: Next = Next::After(AFTER_REFUSAL);
-    const LATER: Next = Next::After(AFTER_TIMEOUT);
+    const SOON: Verdict = Verdict::AskAgain(AFTER_REFUSAL);
+    const LATER: Verdict = Verdict::AskAgain(AFTER_TIMEOUT);
 
     fn probe(kind: char) -> Probe {
         match kind {
@@ -182,11 +218,11 @@ mod tests {
 
     #[test]
     fn probes_in_a_row_decide() {
-        use Next::{Disconnect, Interval, ReloadCredential};
+        use Verdict::{Disconnect, Fine, ReloadCredential};
         for (row, last, degraded) in [
-            ("2", Interval, false),
-            ("3", Interval, false),
-            ("4", Interval, false),
+            ("2", Fine, false),
+            ("3", Fine, false),
+            ("4", Fine, false),
             ("r", SOON, false),
             ("t", LATER, false),
             ("c", LATER, false),
@@ -194,17 +230,17 @@ mod tests {
             ("rrr", Disconnect, false),
             ("ttt", Disconnect, false),
             // One short of the threshold, then an answer: counted anew.
-            ("rr2", Interval, false),
+            ("rr2", Fine, false),
             ("rr2rr", SOON, false),
             ("5", LATER, false),
             ("55", LATER, false),
-            ("555", Interval, true),
-            ("5555", Interval, true),
-            ("5552", Interval, false),
+            ("555", Fine, true),
+            ("5555", Fine, true),
+            ("5552", Fine, false),
             // Degraded, then gone: silence has its own count.
             ("555r", SOON, true),
             ("555rrr", Disconnect, true),
-            ("rr5", Interval, true),
+            ("rr5", Fine, true),
             ("rr5r", SOON, true),
             ("u", ReloadCredential, false),
             ("uu", Disconnect, false),
@@ -212,12 +248,12 @@ mod tests {
             ("ur", SOON, false),
             // A rejected request, then the probe after the reload.
             ("ju", Disconnect, false),
-            ("j2", Interval, false),
+            ("j2", Fine, false),
             ("j2u", ReloadCredential, false),
             // Unanswered pings, then the probe that decides.
             ("st", Disconnect, false),
             ("sr", Disconnect, false),
-            ("s2", Interval, false),
+            ("s2", Fine, false),
             ("s2t", LATER, false),
             ("s5", LATER, false),
         ] {

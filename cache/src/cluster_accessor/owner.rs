@@ -1,36 +1,29 @@
 //! The one task that connects, probes and disconnects a cluster.
 
-use std::future::pending;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use futures_util::future::{BoxFuture, OptionFuture};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
-use super::NotConnectedReason;
-use super::attempt::{self, Failure};
-use super::health::{Health, Next, Probe};
+use super::attempt::{self, Attempt, Failure};
+use super::health::Probe;
+use super::keep::Kept;
 use super::limit::ConnectLimit;
 use super::view::{Trouble, View};
+use super::{Changes, NotConnectedReason};
 use crate::backoff::Backoff;
 use crate::cluster_config::{ClusterConfig, ConnectPolicy};
 use crate::connection::Connection;
-use crate::credential::{Credential, CredentialError, CredentialSource};
+use crate::credential::{Credential, CredentialSource};
 use crate::documents::Documents;
 
-/// Least time between two probes that requests ask for.
-const MIN_PROBE_GAP: Duration = Duration::from_millis(250);
-
-/// A credential that could not be renewed is good until the server says otherwise; the next try waits this long.
-const RENEWAL_RETRY: Duration = Duration::from_secs(10);
-
-/// Least time between two loads that requests ask for: an API behind an aggregator may answer 401 for reasons of its own.
-const MIN_RELOAD_GAP: Duration = Duration::from_secs(10);
+/// A server that answers 5xx to a connect is about to start or to end: either is seen soon, at little cost.
+const STARTING_PAUSE: Duration = Duration::from_secs(5);
 
 /// A new epoch sooner than this after the last connect is a sign of a loop: the reconnect then waits.
 const STEADY: Duration = Duration::from_secs(10);
@@ -47,28 +40,38 @@ const STEADY: Duration = Duration::from_secs(10);
 ///
 ///  any ──► Removed: the task ends
 /// ```
-/// A changed configuration cuts a step short; see `update.rs`.
+/// A changed configuration cuts a step short; see `update.rs`. So does a refresh.
 ///
-/// Connected and Degraded are one state here, told apart by `Health`: both probe, both serve.
+/// Connected and Degraded are one state here, told apart by `Health`: both probe, both serve. A connection that is to be
+/// replaced (another address or CA, a refresh) serves until there is another: see [`Kept::replace_at`].
 pub(super) enum State {
     /// Not tried yet.
     Pending,
-    /// A connect is in flight.
-    Connecting,
+    /// A connect is in flight; what is kept, if anything, is to be replaced.
+    Connecting(Option<Box<Kept>>),
     /// A connection is published.
-    Connected(Arc<Connection>),
+    Connected(Box<Kept>),
     /// None; the next connect waits until then.
     Disconnected(Instant),
 }
 
+/// What others ask of an owner.
+pub(super) struct Asked {
+    /// A request wants a cluster that connects on demand.
+    pub(super) demand: Arc<Notify>,
+    /// An operator wants a fresh start.
+    pub(super) refresh: Arc<Notify>,
+}
+
 pub(super) struct Owner {
-    pub(super) config: ClusterConfig,
+    pub(super) config: Arc<ClusterConfig>,
     pub(super) connection: watch::Sender<Option<Arc<Connection>>>,
     pub(super) view: watch::Sender<View>,
     /// Emptied before anybody hears of another epoch.
     pub(super) documents: Arc<Documents>,
-    demand: Arc<Notify>,
+    asked: Asked,
     limit: ConnectLimit,
+    pub(super) changes: Arc<Changes>,
     pub(super) credentials: Arc<CredentialSource>,
     /// The one that the connection speaks for, or the last one that failed.
     pub(super) credential: Credential,
@@ -85,18 +88,21 @@ pub(super) struct Owner {
     pub(super) uid: Option<String>,
     /// The address has changed since the last connect.
     pub(super) moved: bool,
+    /// The next connection is a fresh start: its informers list anew.
+    pub(super) refreshing: bool,
     /// The last trouble logged; the same one again is `debug`.
     pub(super) logged: Option<Trouble>,
 }
 
 impl Owner {
     pub(super) fn new(
-        config: ClusterConfig,
+        config: Arc<ClusterConfig>,
         connection: watch::Sender<Option<Arc<Connection>>>,
         view: watch::Sender<View>,
         documents: Arc<Documents>,
-        demand: Arc<Notify>,
+        asked: Asked,
         limit: ConnectLimit,
+        changes: Arc<Changes>,
     ) -> Self {
         let timing = &config.timing;
         Self {
@@ -110,25 +116,27 @@ impl Owner {
             epoch: 1,
             uid: None,
             moved: false,
+            refreshing: false,
             logged: None,
             config,
             connection,
             view,
             documents,
-            demand,
+            asked,
             limit,
+            changes,
         }
     }
 
     pub(super) async fn run(
         mut self,
-        mut updates: watch::Receiver<ClusterConfig>,
+        mut updates: watch::Receiver<Arc<ClusterConfig>>,
         removed: CancellationToken,
     ) {
         let live = Box::pin(self.live(&mut updates));
         removed.run_until_cancelled(live).await;
         let trouble = Trouble::new(
-            NotConnectedReason::ClusterNotConnected,
+            NotConnectedReason::ClusterRemoved,
             "the cluster was removed",
         );
         self.publish_disconnected(trouble, None);
@@ -138,7 +146,7 @@ impl Owner {
     }
 
     /// Never ends. A panic is a bug, but not one that may leave the cluster without an owner until the next start.
-    async fn live(&mut self, updates: &mut watch::Receiver<ClusterConfig>) {
+    async fn live(&mut self, updates: &mut watch::Receiver<Arc<ClusterConfig>>) {
         let mut state = State::Pending;
         loop {
             let steps = AssertUnwindSafe(self.steps(state, updates)).catch_unwind();
@@ -147,7 +155,7 @@ impl Owner {
             }
             let until = Instant::now() + self.backoff.next_pause();
             let trouble = Trouble::new(
-                NotConnectedReason::ClusterNotConnected,
+                NotConnectedReason::InternalError,
                 "internal error; the connection is made anew",
             );
             self.publish_disconnected(trouble, Some(until));
@@ -155,231 +163,131 @@ impl Owner {
         }
     }
 
-    async fn steps(&mut self, mut state: State, updates: &mut watch::Receiver<ClusterConfig>) {
+    async fn steps(&mut self, mut state: State, updates: &mut watch::Receiver<Arc<ClusterConfig>>) {
+        let refresh = Arc::clone(&self.asked.refresh);
         loop {
-            state = tokio::select! {
-                next = Box::pin(self.step(&state)) => next,
-                // A step cut short leaves nothing half done: what it publishes comes at its end.
-                Ok(()) = updates.changed() => {
-                    let config = updates.borrow_and_update().clone();
+            // A step cut short leaves nothing half done: what it publishes comes at its end.
+            let next = tokio::select! {
+                next = Box::pin(self.step(&mut state)) => Some(next),
+                Ok(()) = updates.changed() => None,
+                () = refresh.notified() => {
+                    info!(cluster = self.config.name, "refresh asked for");
+                    self.refreshing = true;
+                    Some(Next::Connect)
+                }
+            };
+            state = match next {
+                Some(next) => next.after(state),
+                None => {
+                    let config = Arc::clone(&updates.borrow_and_update());
                     self.updated(config, state)
                 }
             };
         }
     }
 
-    async fn step(&mut self, state: &State) -> State {
+    async fn step(&mut self, state: &mut State) -> Next {
         match state {
             State::Pending => self.pending().await,
-            State::Connecting => self.connect().await,
-            State::Connected(connection) => self.keep(connection).await,
+            State::Connecting(kept) => self.connect(kept.is_some()).await,
+            State::Connected(kept) => self.keep(kept).await,
             State::Disconnected(until) => self.rest(*until).await,
         }
     }
 
-    async fn pending(&mut self) -> State {
+    async fn pending(&mut self) -> Next {
         if self.config.connect == ConnectPolicy::OnDemand {
-            self.demand.notified().await;
+            self.asked.demand.notified().await;
         }
-        State::Connecting
+        Next::Connect
     }
 
-    async fn connect(&mut self) -> State {
+    /// `replacing`: there is a connection that serves meanwhile.
+    async fn connect(&mut self, replacing: bool) -> Next {
         let started = Instant::now();
         self.publish_connecting(started);
-        let outcome = attempt::connect(
-            &self.config,
-            &self.credentials,
-            || self.publish_step(Trouble::starting()),
-            &self.limit,
-            self.failures > 0,
-            self.generation + 1,
-            self.epoch,
-        );
+        let attempt = Attempt {
+            limit: self.limit.clone(),
+            failed_before: self.failures > 0,
+            generation: self.generation + 1,
+            epoch: self.epoch,
+            refresh: self.refreshing,
+        };
+        let outcome = attempt::connect(&self.config, &self.credentials, attempt, || {
+            self.publish_step(Trouble::starting());
+        });
         match Box::pin(outcome).await {
-            Ok(connected) => State::Connected(self.connected(connected, started)),
-            Err(failure) => self.connect_failed(failure, started),
+            Ok(connected) => Next::Connected(self.connected(connected, started)),
+            Err(failure) => self.connect_failed(failure, started, replacing),
         }
     }
 
-    fn connect_failed(&mut self, failure: Failure, started: Instant) -> State {
+    fn connect_failed(&mut self, failure: Failure, started: Instant, replacing: bool) -> Next {
         self.failures = self.failures.saturating_add(1);
-        self.credential = failure.credential.clone().unwrap_or_default();
-        let pause = self.backoff.next_pause();
+        let mut pause = self.backoff.next_pause();
+        if failure.trouble.reason == NotConnectedReason::ServerError {
+            pause = pause.min(STARTING_PAUSE.mul_f64(rand::random_range(0.5..=1.0)));
+        }
         let until = Instant::now() + pause;
         self.log_trouble(&failure, Some(started.elapsed()), pause);
-        self.publish_disconnected(failure.trouble, Some(until));
-        self.view.send_modify(|view| {
-            view.count_probe(false);
+        if !replacing {
+            self.credential = failure.credential.clone().unwrap_or_default();
+            self.publish_disconnected(failure.trouble.clone(), Some(until));
+        }
+        self.publish(|view| {
+            view.connects.failed += 1;
+            view.connects.last_duration = Some(started.elapsed());
             view.outcomes += 1;
+            if replacing {
+                view.next_attempt = Some(until);
+            } else {
+                view.probe_failed(failure.trouble);
+            }
         });
-        State::Disconnected(until)
+        if replacing {
+            Next::KeepUntil(until)
+        } else {
+            Next::Disconnected(until)
+        }
     }
 
     /// Waits for the time of the next connect.
-    async fn rest(&mut self, until: Instant) -> State {
+    async fn rest(&mut self, until: Instant) -> Next {
         let reason = self.view.borrow().trouble.as_ref().map(|t| t.reason);
-        let about_credential = matches!(
-            reason,
-            Some(NotConnectedReason::CredentialInvalid | NotConnectedReason::CredentialMissing)
-        );
-        if about_credential && self.credentials.is_in_files() {
-            tokio::select! {
-                () = sleep_until(until) => {}
-                () = self.credentials.another_in_files(&self.credential) => {
-                    info!(cluster = self.config.name, "credential changed");
-                    self.logged = None;
-                    return State::Connecting;
-                }
+        let about_credential = reason.is_some_and(NotConnectedReason::is_about_credential);
+        tokio::select! {
+            () = sleep_until(until) => {}
+            () = self.credentials.another_in_files(&self.credential),
+                if about_credential && self.credentials.is_in_files() =>
+            {
+                info!(cluster = self.config.name, "credential changed");
+                self.logged = None;
+                return Next::Connect;
             }
-        } else {
-            sleep_until(until).await;
+            () = attempt::answered(&self.config, &self.credential, until),
+                if reason.is_some_and(NotConnectedReason::is_silence) =>
+            {
+                debug!(cluster = self.config.name, "the server answers");
+                return Next::Connect;
+            }
         }
         if self.config.connect == ConnectPolicy::OnDemand && !self.connected_before {
             self.publish_idle();
-            self.demand.notified().await;
+            self.asked.demand.notified().await;
         }
-        State::Connecting
+        Next::Connect
     }
 
-    /// Probes until the connection ends.
-    async fn keep(&mut self, connection: &Arc<Connection>) -> State {
-        let opened = Instant::now();
-        let mut health = Health::new(self.config.timing.probe_failure_threshold);
-        let mut probe_at = Instant::now() + self.interval();
-        let mut last_probe = Instant::now();
-        let mut probing: Option<BoxFuture<'static, Probe>> = None;
-        let mut loading: Option<BoxFuture<'static, Result<Credential, CredentialError>>> = None;
-        let mut probe_after_load = false;
-        // A request was answered 401: the next probe asks about the credential too.
-        let mut doubted = false;
-        let mut told = false;
-        let mut last_reload: Option<Instant> = None;
-        let mut load_at = self.credential.refresh_at;
-        loop {
-            tokio::select! {
-                raised = connection.signals().raised() => {
-                    if raised.epoch_ended() {
-                        return self.epoch_ended(opened);
-                    }
-                    if raised.silent() {
-                        // A probe in flight may hang on the old connections too.
-                        health.silent();
-                        self.dial_anew(connection);
-                        probing = None;
-                        probe_at = Instant::now();
-                    }
-                    if raised.suspect() || raised.credential_rejected() {
-                        probe_at = probe_at.min(last_probe + MIN_PROBE_GAP);
-                    }
-                    let reloaded = last_reload.is_some_and(|at| at.elapsed() < MIN_RELOAD_GAP);
-                    if raised.credential_rejected() && !probe_after_load && !reloaded {
-                        // A probe in flight would still speak for the credential from before.
-                        probing = None;
-                        health.rejected();
-                        doubted = true;
-                        probe_after_load = true;
-                        last_reload = Some(Instant::now());
-                        loading = Some(self.load(true));
-                    }
-                }
-                () = sleep_until(probe_at), if probing.is_none() && !probe_after_load => {
-                    probing = Some(self.probe(connection, doubted));
-                }
-                Some(probe) = OptionFuture::from(probing.as_mut()) => {
-                    probing = None;
-                    last_probe = Instant::now();
-                    if matches!(probe, Probe::Reachable) && std::mem::take(&mut doubted) {
-                        self.log_accepted(std::mem::replace(&mut told, true));
-                    }
-                    let next = health.record(&probe);
-                    self.probed(&probe, &health, connection);
-                    match next {
-                        Next::Interval => probe_at = last_probe + self.interval(),
-                        Next::After(pause) => probe_at = last_probe + pause,
-                        Next::ReloadCredential => {
-                            probe_after_load = true;
-                            last_reload = Some(Instant::now());
-                            loading = Some(self.load(true));
-                        }
-                        Next::Disconnect => return self.lost(probe),
-                    }
-                }
-                Some(loaded) = OptionFuture::from(loading.as_mut()) => {
-                    loading = None;
-                    load_at = self.loaded(loaded, connection);
-                    if probe_after_load {
-                        probe_after_load = false;
-                        probe_at = Instant::now();
-                    }
-                }
-                () = at(load_at), if loading.is_none() => {
-                    load_at = None;
-                    loading = Some(self.load(false));
-                }
-            }
-        }
-    }
-
-    fn probe(&self, connection: &Arc<Connection>, doubted: bool) -> BoxFuture<'static, Probe> {
-        let connection = Arc::clone(connection);
-        let path = self.config.timing.probe_path.clone();
-        let limit = self.config.timing.probe_timeout;
-        async move {
-            if doubted {
-                attempt::probe_credential(&connection, &path, limit).await.0
-            } else {
-                attempt::probe(&connection, &path, limit).await
-            }
-        }
-        .boxed()
-    }
-
-    fn load(&self, rejected: bool) -> BoxFuture<'static, Result<Credential, CredentialError>> {
-        let credentials = Arc::clone(&self.credentials);
-        async move { credentials.load(rejected).await }.boxed()
-    }
-
-    /// Uses a loaded credential and tells when to load the next one.
-    fn loaded(
-        &mut self,
-        loaded: Result<Credential, CredentialError>,
-        connection: &Connection,
-    ) -> Option<Instant> {
-        let fresh = match loaded {
-            Ok(fresh) => fresh,
-            Err(error) => {
-                warn!(
-                    cluster = self.config.name,
-                    why = %error,
-                    error = error.detail(),
-                    "credential not renewed"
-                );
-                return Some(Instant::now() + RENEWAL_RETRY);
-            }
-        };
-        if !fresh.same(&self.credential) {
-            if let Err(error) = connection.rotate(&self.credential, &fresh) {
-                warn!(cluster = self.config.name, error, "credential not usable");
-                return Some(Instant::now() + RENEWAL_RETRY);
-            }
-            info!(cluster = self.config.name, "credential rotated");
-        }
-        let next = fresh.refresh_at;
-        self.credential = fresh;
-        next
-    }
-
-    fn lost(&mut self, probe: Probe) -> State {
+    pub(super) fn lost(&mut self, probe: Probe) -> Next {
         let pause = self.backoff.next_pause();
         let until = Instant::now() + pause;
         let failure = Failure::from_probe(probe, &self.config.endpoint);
         self.log_trouble(&failure, None, pause);
         self.publish_disconnected(failure.trouble, Some(until));
-        State::Disconnected(until)
+        Next::Disconnected(until)
     }
 
-    fn epoch_ended(&mut self, opened: Instant) -> State {
+    pub(super) fn epoch_ended(&mut self, opened: Instant) -> Next {
         self.epoch += 1;
         self.documents.adopt(self.epoch);
         // The next connect learns whose epoch this is.
@@ -395,23 +303,38 @@ impl Owner {
             "its state went back or it is another cluster: a new epoch starts"
         );
         let trouble = Trouble::new(
-            NotConnectedReason::ClusterNotConnected,
+            NotConnectedReason::ClusterReplaced,
             "the cluster was replaced or restored; it is being read anew",
         );
         self.publish_disconnected(trouble, Some(until));
-        State::Disconnected(until)
-    }
-
-    /// Up to a tenth shorter than configured, so that clusters which connected together drift apart.
-    fn interval(&self) -> Duration {
-        let interval = self.config.timing.probe_interval;
-        interval.mul_f64(rand::random_range(0.9..=1.0))
+        Next::Disconnected(until)
     }
 }
 
-async fn at(time: Option<Instant>) {
-    match time {
-        Some(time) => sleep_until(time).await,
-        None => pending().await,
+/// How to go on after a step.
+pub(super) enum Next {
+    /// Connect now.
+    Connect,
+    /// Connected.
+    Connected(Box<Kept>),
+    /// There is none; connect then.
+    Disconnected(Instant),
+    /// The attempt to replace what is kept has failed: it stays, and the next attempt comes then.
+    KeepUntil(Instant),
+}
+
+impl Next {
+    fn after(self, state: State) -> State {
+        match (self, state) {
+            (Self::Connect, State::Connected(kept)) => State::Connecting(Some(kept)),
+            (Self::Connect, State::Connecting(kept)) => State::Connecting(kept),
+            (Self::Connect, State::Pending | State::Disconnected(_)) => State::Connecting(None),
+            (Self::Connected(kept), _) => State::Connected(kept),
+            (Self::KeepUntil(until), State::Connecting(Some(mut kept))) => {
+                kept.replace_at = Some(until);
+                State::Connected(kept)
+            }
+            (Self::Disconnected(until) | Self::KeepUntil(until), _) => State::Disconnected(until),
+        }
     }
 }

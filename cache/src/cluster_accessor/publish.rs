@@ -9,20 +9,38 @@ use tracing::{debug, info, warn};
 use super::ConnectionState;
 use super::attempt::{Connected, Failure};
 use super::health::{Health, Probe};
+use super::keep::Kept;
 use super::owner::Owner;
-use super::view::{Trouble, grace};
+use super::view::{Trouble, View, grace};
 use crate::cluster_config::ConnectPolicy;
 use crate::connection::Connection;
 use crate::error_chain::error_chain;
 
 impl Owner {
+    /// Changes the view, and tells who follows the cluster where that is news.
+    pub(super) fn publish(&self, change: impl FnOnce(&mut View)) {
+        let mut is_news = false;
+        self.view.send_modify(|view| {
+            let before = view.news();
+            change(view);
+            is_news = view.news() != before;
+        });
+        if is_news {
+            self.changes.note(&self.config.name);
+        }
+    }
+
     /// A connect is in flight.
     pub(super) fn publish_connecting(&self, started: Instant) {
         let grace = grace(&self.config, self.connected_before, self.failures);
         let is_first = self.failures == 0 && !self.connected_before;
         let is_bounded = is_first && self.config.connect == ConnectPolicy::OnDemand;
-        self.view.send_modify(|view| {
-            view.state = ConnectionState::Connecting;
+        let serves = self.connection.borrow().is_some();
+        self.publish(|view| {
+            // While it is replaced it goes on to serve.
+            if !serves {
+                view.state = ConnectionState::Connecting;
+            }
             view.next_attempt = None;
             view.grace = grace;
             view.grace_ends = is_bounded.then(|| started + grace);
@@ -35,22 +53,18 @@ impl Owner {
 
     /// What the first connect does now; a later one goes on to tell why the one before failed.
     pub(super) fn publish_step(&self, step: Trouble) {
-        self.view.send_if_modified(|view| {
-            let is_first = view
-                .trouble
-                .as_ref()
-                .is_some_and(|trouble| trouble.reason == step.reason && *trouble != step);
-            if is_first {
+        self.publish(|view| {
+            let trouble = view.trouble.as_ref();
+            if trouble.is_some_and(|trouble| trouble.reason == step.reason) {
                 view.trouble = Some(step);
             }
-            is_first
         });
     }
 
     /// Nobody asks, so nobody dials; whoever asks next may wait for it as for any connect.
     pub(super) fn publish_idle(&self) {
         let grace = grace(&self.config, self.connected_before, self.failures);
-        self.view.send_modify(|view| {
+        self.publish(|view| {
             view.next_attempt = None;
             view.grace = grace;
             view.grace_ends = None;
@@ -58,10 +72,11 @@ impl Owner {
     }
 
     /// A connect went well.
-    pub(super) fn connected(&mut self, connected: Connected, started: Instant) -> Arc<Connection> {
+    pub(super) fn connected(&mut self, connected: Connected, started: Instant) -> Box<Kept> {
         let Connected {
             mut connection,
             credential,
+            forbidden,
             uid,
         } = connected;
         let is_other = match (&self.uid, &uid) {
@@ -86,38 +101,48 @@ impl Owner {
         self.generation = connection.generation;
         self.credential = credential;
         self.failures = 0;
+        self.refreshing = false;
         self.connected_before = true;
         self.backoff.reset();
         self.logged = None;
         let connection = Arc::new(connection);
         let epoch = self.epoch;
-        self.view.send_modify(|view| view.epoch = epoch);
+        self.publish(|view| view.epoch = epoch);
         let before = self.connection.send_replace(Some(Arc::clone(&connection)));
+        let was_connected = before.is_some();
         if let Some(before) = before {
             before.close();
         }
         std::mem::replace(&mut self.replaced, connection.replaced().clone()).cancel();
-        self.view.send_modify(|view| {
+        let elapsed = started.elapsed();
+        self.publish(|view| {
             view.state = ConnectionState::Connected;
             view.trouble = None;
             view.next_attempt = None;
-            view.count_probe(true);
+            view.generation = connection.generation;
+            view.probe_succeeded(forbidden);
+            view.connects.succeeded += 1;
+            view.connects.last_duration = Some(elapsed);
+            if !was_connected {
+                view.last_transition = SystemTime::now();
+            }
             view.outcomes += 1;
         });
         info!(
             cluster = self.config.name,
             generation = self.generation,
             epoch = self.epoch,
-            elapsed = seconds(started.elapsed()),
+            elapsed = seconds(elapsed),
             "connected"
         );
-        connection
+        let timing = &self.config.timing;
+        Box::new(Kept::new(connection, timing, self.credential.refresh_at))
     }
 
     /// Publishes what a probe told.
     pub(super) fn probed(&self, probe: &Probe, health: &Health, connection: &Connection) {
-        let ok = matches!(probe, Probe::Reachable);
-        if !ok {
+        let trouble = probe.trouble();
+        if trouble.is_some() {
             debug!(
                 cluster = self.config.name,
                 reason = probe.describe(),
@@ -125,7 +150,7 @@ impl Owner {
             );
         }
         let dial_anew = match probe {
-            Probe::Reachable | Probe::Unauthorized => false,
+            Probe::Reachable | Probe::Forbidden | Probe::Unauthorized => false,
             Probe::WantsTls | Probe::TimedOut | Probe::Failed(_) => true,
             Probe::ServerError(_) => health.is_degraded(),
         };
@@ -138,9 +163,12 @@ impl Owner {
             ConnectionState::Connected
         };
         let mut before = state;
-        self.view.send_modify(|view| {
+        self.publish(|view| {
             before = std::mem::replace(&mut view.state, state);
-            view.count_probe(ok);
+            match trouble {
+                None => view.probe_succeeded(matches!(probe, Probe::Forbidden)),
+                Some(trouble) => view.probe_failed(trouble),
+            }
         });
         if before != state {
             match state {
@@ -170,15 +198,17 @@ impl Owner {
     /// The reason first, then the end of the connection: whoever finds none finds its reason.
     pub(super) fn publish_disconnected(&self, trouble: Trouble, until: Option<Instant>) {
         let lost = self.connection.borrow().is_some();
-        self.view.send_modify(|view| {
+        self.publish(|view| {
             view.epoch = self.epoch;
             if lost {
-                view.lost_at = Some(SystemTime::now());
+                let now = SystemTime::now();
+                view.lost_at = Some(now);
+                view.last_transition = now;
+                view.disconnects += 1;
             }
             view.state = ConnectionState::Disconnected;
             view.trouble = Some(trouble);
             view.next_attempt = until;
-            view.last_probe_ok = false;
             view.grace = Duration::ZERO;
             view.grace_ends = None;
         });

@@ -8,6 +8,7 @@ mod loss;
 mod proxies;
 mod updates;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,8 +19,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::view::View;
-use super::{ClusterAccessor, ConnectLimit, ConnectionState};
-use crate::cluster_config::{ClusterConfig, ConnectPolicy, ConnectionTiming, EndpointConfig};
+use super::{Changes, ClusterAccessor, ConnectLimit, ConnectionState};
+use crate::cluster_config::{
+    ClusterConfig, ClusterSource, ConnectPolicy, ConnectionTiming, EndpointConfig, SourceKind,
+};
 use crate::connection::{Connection, empty_body};
 use crate::credential::CredentialConfig;
 use crate::eviction::Fleet;
@@ -32,6 +35,11 @@ pub(crate) fn config(server: &str) -> ClusterConfig {
     ClusterConfig {
         name: "c".to_owned(),
         context: "c".to_owned(),
+        source: ClusterSource {
+            kind: SourceKind::Kubeconfig,
+            name: "input".to_owned(),
+        },
+        labels: BTreeMap::new(),
         endpoint: EndpointConfig {
             server: server.parse().unwrap(),
             certificate_authority: None,
@@ -55,6 +63,7 @@ fn config_of(server: &FakeServer) -> ClusterConfig {
 /// An owner at work.
 struct Running {
     accessor: Arc<ClusterAccessor>,
+    changes: Arc<Changes>,
     tasks: TaskTracker,
     /// What runs without any cluster.
     tasks_before: usize,
@@ -67,8 +76,10 @@ impl Running {
         let shutdown = CancellationToken::new();
         let fleet = Fleet::start(InformersConfig::default(), &tasks, &shutdown);
         let tasks_before = tasks.len();
+        let changes = Arc::default();
         Self {
-            accessor: ClusterAccessor::start(config, &limit, &fleet, &shutdown),
+            accessor: ClusterAccessor::start(config, &limit, &changes, &fleet, &shutdown),
+            changes,
             tasks,
             tasks_before,
         }

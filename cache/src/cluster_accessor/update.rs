@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use tokio::time::Instant;
 use tracing::info;
 
 use super::owner::{Owner, State};
@@ -12,10 +11,14 @@ use crate::credential::CredentialSource;
 
 impl Owner {
     /// Takes over a changed configuration and tells how to go on.
-    pub(super) fn updated(&mut self, config: ClusterConfig, state: State) -> State {
+    pub(super) fn updated(&mut self, config: Arc<ClusterConfig>, state: State) -> State {
         let before = std::mem::replace(&mut self.config, config);
         let now = &self.config;
-        if before == *now {
+        let same_connection = before.endpoint == now.endpoint
+            && before.credential == now.credential
+            && before.timing == now.timing
+            && before.connect == now.connect;
+        if same_connection {
             return state;
         }
         info!(cluster = now.name, "configuration of the cluster changed");
@@ -31,20 +34,21 @@ impl Owner {
         self.backoff = Backoff::new(now.timing.backoff_min, now.timing.backoff_max);
         let same_dial = before.endpoint == now.endpoint
             && before.timing.connect_timeout == now.timing.connect_timeout;
+        let other_credential = before.credential != now.credential;
         match state {
-            State::Connected(connection) if same_dial => {
-                // The credential is loaded at once, and put in the place of the old one if it is another.
-                self.credential.refresh_at = Some(Instant::now());
-                State::Connected(connection)
+            State::Connected(mut kept) if same_dial => {
+                kept.reconfigure(&now.timing, other_credential);
+                State::Connected(kept)
             }
             // The old connection serves until there is another.
-            State::Connected(_) | State::Connecting => State::Connecting,
+            State::Connected(kept) => State::Connecting(Some(kept)),
+            State::Connecting(kept) => State::Connecting(kept),
             State::Pending | State::Disconnected(_) => {
                 if now.connect == ConnectPolicy::OnDemand && !self.connected_before {
                     self.publish_idle();
                     return State::Pending;
                 }
-                State::Connecting
+                State::Connecting(None)
             }
         }
     }

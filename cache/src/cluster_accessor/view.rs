@@ -4,7 +4,9 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
-use super::{ClusterStatus, ConnectionState, NotConnected, NotConnectedReason};
+use super::{
+    ClusterStatus, ConnectionState, Connects, NotConnected, NotConnectedReason, ProbeFailure,
+};
 use crate::cluster_config::{ClusterConfig, ConnectPolicy};
 use crate::credential::CredentialSource;
 
@@ -60,15 +62,36 @@ pub(super) struct View {
     pub(super) grace_ends: Option<Instant>,
     /// Connects that have ended, well or not.
     pub(super) outcomes: u64,
-    pub(super) last_probe_ok: bool,
+    /// Why the last probe failed, where it did.
+    pub(super) probe_failure: Option<Trouble>,
+    pub(super) probe_forbidden: bool,
     pub(super) probes_ok: u64,
     pub(super) probes_failed: u64,
     pub(super) consecutive_failures: u32,
+    pub(super) last_probe: Option<SystemTime>,
+    pub(super) last_probe_success: Option<SystemTime>,
+    pub(super) added: SystemTime,
+    pub(super) last_transition: SystemTime,
+    pub(super) connects: Connects,
+    pub(super) disconnects: u64,
+    pub(super) generation: u64,
+}
+
+/// What of a view is news to whoever follows the cluster: all else changes with every probe.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct News {
+    state: ConnectionState,
+    trouble: Option<Trouble>,
+    probe_failure: Option<Trouble>,
+    probe_forbidden: bool,
+    consecutive_failures: u32,
+    generation: u64,
 }
 
 impl View {
     /// Not tried yet.
     pub(super) fn pending(config: &ClusterConfig) -> Self {
+        let now = SystemTime::now();
         Self {
             state: ConnectionState::Pending,
             epoch: 1,
@@ -78,10 +101,18 @@ impl View {
             grace: first_grace(config),
             grace_ends: None,
             outcomes: 0,
-            last_probe_ok: false,
+            probe_failure: None,
+            probe_forbidden: false,
             probes_ok: 0,
             probes_failed: 0,
             consecutive_failures: 0,
+            last_probe: None,
+            last_probe_success: None,
+            added: now,
+            last_transition: now,
+            connects: Connects::default(),
+            disconnects: 0,
+            generation: 0,
         }
     }
 
@@ -92,16 +123,36 @@ impl View {
             .map_or(self.grace, |ends| self.grace.min(left(ends)))
     }
 
-    /// Counts a probe; a connect counts as one.
-    pub(super) fn count_probe(&mut self, ok: bool) {
-        self.last_probe_ok = ok;
-        if ok {
-            self.probes_ok += 1;
-            self.consecutive_failures = 0;
-        } else {
-            self.probes_failed += 1;
-            self.consecutive_failures = self.consecutive_failures.saturating_add(1);
+    /// What is news of it.
+    pub(super) fn news(&self) -> News {
+        News {
+            state: self.state,
+            trouble: self.trouble.clone(),
+            probe_failure: self.probe_failure.clone(),
+            probe_forbidden: self.probe_forbidden,
+            consecutive_failures: self.consecutive_failures,
+            generation: self.generation,
         }
+    }
+
+    /// A probe was answered; a connect that went well counts as one.
+    pub(super) fn probe_succeeded(&mut self, forbidden: bool) {
+        let now = SystemTime::now();
+        self.last_probe = Some(now);
+        self.last_probe_success = Some(now);
+        self.probe_failure = None;
+        self.probe_forbidden = forbidden;
+        self.probes_ok += 1;
+        self.consecutive_failures = 0;
+    }
+
+    /// A probe failed; a connect that failed counts as one.
+    pub(super) fn probe_failed(&mut self, why: Trouble) {
+        self.last_probe = Some(SystemTime::now());
+        self.probe_failure = Some(why);
+        self.probe_forbidden = false;
+        self.probes_failed += 1;
+        self.consecutive_failures = self.consecutive_failures.saturating_add(1);
     }
 
     /// Why there is no connection.
@@ -109,7 +160,7 @@ impl View {
         // Between the publishing of a connection's end and of its reason nobody gets here: the reason comes first.
         let trouble = self.trouble.clone().unwrap_or_else(|| {
             Trouble::new(
-                NotConnectedReason::ClusterNotConnected,
+                NotConnectedReason::ConnectionBroken,
                 "the connection was lost",
             )
         });
@@ -131,10 +182,26 @@ impl View {
         ClusterStatus {
             state: self.state,
             not_connected: (!connected).then(|| self.not_connected()),
-            last_probe_ok: self.last_probe_ok,
+            last_probe_ok: self.last_probe.is_some() && self.probe_failure.is_none(),
+            probe_failure: self.probe_failure.as_ref().map(|why| ProbeFailure {
+                reason: why.reason,
+                message: why.message.clone(),
+            }),
+            probe_forbidden: self.probe_forbidden,
             probes_ok: self.probes_ok,
             probes_failed: self.probes_failed,
             consecutive_failures: self.consecutive_failures,
+            last_probe: self.last_probe,
+            last_probe_success: self.last_probe_success,
+            added: self.added,
+            last_transition: self.last_transition,
+            next_attempt: self
+                .next_attempt
+                .map(|at| SystemTime::now() + at.saturating_duration_since(Instant::now())),
+            connects: self.connects,
+            disconnects: self.disconnects,
+            generation: self.generation,
+            epoch: self.epoch,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! How a cluster is dialled: DNS, TCP, a proxy, TLS, all within one timeout.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -20,6 +20,8 @@ use tower_service::Service;
 
 use super::BoxError;
 use super::heard::{Heard, HeardStream};
+use super::resolver::Resolver;
+use crate::cluster_accessor::Turn;
 use crate::cluster_config::EndpointConfig;
 
 /// Idle time after which the kernel asks a silent peer, the pause between its questions and their number: a dead peer of
@@ -58,14 +60,17 @@ pub(crate) struct Connector {
 }
 
 impl Connector {
-    /// A connector for `endpoint`, speaking TLS as `tls` says; with a stamp it is an informer's.
+    /// A connector for `endpoint`, speaking TLS as `tls` says; with a stamp it is an informer's. It keeps to a turn while that
+    /// lasts.
     pub(crate) fn new(
         endpoint: &EndpointConfig,
         tls: Arc<rustls::ClientConfig>,
         heard: Option<Arc<Heard>>,
         timeout: Duration,
+        turn: Option<&Arc<Turn>>,
     ) -> Result<Self, BoxError> {
-        let tcp = TcpConnector::new(endpoint, heard, timeout)?;
+        let mut tcp = TcpConnector::new(endpoint, heard, timeout)?;
+        tcp.turn = turn.map(Arc::downgrade).unwrap_or_default();
         let https = match &endpoint.tls_server_name {
             Some(name) => {
                 let name = ServerName::try_from(name.clone())?;
@@ -106,9 +111,10 @@ impl Service<Uri> for Connector {
 /// Opens the byte stream under TLS: directly, or through a proxy.
 #[derive(Clone)]
 struct TcpConnector {
-    http: HttpConnector,
+    http: HttpConnector<Resolver>,
     proxy: Option<Proxy>,
     heard: Option<Arc<Heard>>,
+    turn: Weak<Turn>,
 }
 
 #[derive(Clone)]
@@ -131,7 +137,7 @@ impl TcpConnector {
         heard: Option<Arc<Heard>>,
         timeout: Duration,
     ) -> Result<Self, BoxError> {
-        let mut http = HttpConnector::new();
+        let mut http = HttpConnector::new_with_resolver(Resolver);
         http.enforce_http(false);
         http.set_nodelay(true);
         http.set_connect_timeout(Some(timeout));
@@ -142,7 +148,12 @@ impl TcpConnector {
             http.set_tcp_user_timeout(Some(INFORMER_USER_TIMEOUT));
         }
         let proxy = endpoint.proxy_url.as_ref().map(Proxy::new).transpose()?;
-        Ok(Self { http, proxy, heard })
+        Ok(Self {
+            http,
+            proxy,
+            heard,
+            turn: Weak::new(),
+        })
     }
 }
 
@@ -242,7 +253,7 @@ impl Service<Uri> for TcpConnector {
         let heard = self.heard.clone();
         let target = self.proxy.as_ref().map_or(&server, Proxy::address).clone();
         let dial = self.http.call(target);
-        let proxy = self.proxy.clone();
+        let (proxy, turn) = (self.proxy.clone(), self.turn.clone());
         Box::pin(async move {
             let stream = match proxy {
                 Some(proxy) => {
@@ -251,6 +262,9 @@ impl Service<Uri> for TcpConnector {
                 }
                 None => dial.await?,
             };
+            if let Some(turn) = turn.upgrade() {
+                turn.answered().await;
+            }
             if let Some(heard) = &heard {
                 heard.stamp();
             }

@@ -196,6 +196,16 @@ impl FakeServer {
         self.script.send_modify(change);
     }
 
+    /// Waits for the first connection.
+    pub(crate) async fn dialled(&self) {
+        within(async {
+            while self.connections.load(Ordering::Relaxed) == 0 {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+    }
+
     /// The last request for `target`, when there is one for which `is` holds.
     pub(crate) async fn asked(&self, is: impl Fn(&Seen) -> bool) -> Seen {
         let mut seen = self.seen.subscribe();

@@ -53,6 +53,7 @@ pub(crate) fn client_config(
             .map_err(|error| format!("the client certificate and its key do not fit: {error}"))?;
         config.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(pair));
     }
+    config.resumption = sessions();
     config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
     Ok(Arc::new(config))
 }
@@ -61,6 +62,11 @@ fn builder(
     provider: &Arc<CryptoProvider>,
 ) -> Result<ConfigBuilder<ClientConfig, WantsVerifier>, rustls::Error> {
     ClientConfig::builder_with_provider(Arc::clone(provider)).with_safe_default_protocol_versions()
+}
+
+/// The sessions of one server: room for hundreds, which is rustls' default, is reserved at once.
+fn sessions() -> Resumption {
+    Resumption::in_memory_sessions(8)
 }
 
 /// The system's CAs are read once for the process, as in Go: they are many, and reading them blocks.
@@ -75,7 +81,7 @@ fn with_system_roots(provider: &Arc<CryptoProvider>) -> Result<ClientConfig, Box
         }
     };
     // Only the verifier is shared, not the sessions.
-    config.resumption = Resumption::default();
+    config.resumption = sessions();
     Ok(config)
 }
 

@@ -447,7 +447,7 @@ async fn a_proxy_tells_why_a_request_goes_live() {
     changing.beta.kill();
     wait_for("beta to be told as not connected", PATIENCE, async || {
         let text = why(&["/clusters/beta/api/v1/pods"]).await;
-        let told = text.contains("error (ClusterNotConnected)\nThe cluster is not connected (");
+        let told = text.contains("error (ConnectionRefused)\nThe cluster is not connected (");
         if told { Ok(()) } else { Err(text) }
     })
     .await

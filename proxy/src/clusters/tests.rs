@@ -1,6 +1,10 @@
 //! Names and mistakes, over files.
 
-use fleetcache_cache::cluster_config::{ConnectPolicy, ConnectionTiming, EndpointConfig};
+use std::collections::BTreeMap;
+
+use fleetcache_cache::cluster_config::{
+    ClusterSource, ConnectPolicy, ConnectionTiming, EndpointConfig, SourceKind,
+};
 use fleetcache_cache::credential::CredentialConfig;
 
 use super::*;
@@ -16,6 +20,11 @@ fn the_proxy_recognises_itself() {
         let cluster = ClusterConfig {
             name: "a".to_owned(),
             context: "a".to_owned(),
+            source: ClusterSource {
+                kind: SourceKind::Kubeconfig,
+                name: "input".to_owned(),
+            },
+            labels: BTreeMap::new(),
             endpoint: EndpointConfig {
                 server: server.parse().unwrap(),
                 certificate_authority: Some(ca.as_bytes().to_owned()),

@@ -197,8 +197,8 @@ fn what_a_later_version_has_is_refused_by_name() {
         ("clusters: { clusterAPI: {} }", "clusters.clusterAPI"),
         ("clusters: { secrets: {} }", "clusters.secrets"),
         (
-            "defaults: { remoteConnectionGracePeriod: 50s }",
-            "defaults.remoteConnectionGracePeriod",
+            "defaults: { broadQuestions: true }",
+            "defaults.broadQuestions",
         ),
     ] {
         check(rest, &[&format!("{path}: {NOT_YET}")]);

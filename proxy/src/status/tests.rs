@@ -80,12 +80,12 @@ fn names_are_written_as_go_writes_them() {
 fn not_connected_names_the_cause_and_the_next_attempt() {
     check(
         &not_connected(
-            NotConnectedReason::ClusterNotConnected,
+            NotConnectedReason::ConnectionRefused,
             "connection refused",
             Some(Duration::from_millis(2100)),
         ),
         503,
-        r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"cluster \"a\" is not connected: connection refused; next attempt in 3s","reason":"ServiceUnavailable","details":{"name":"a","kind":"clusters","causes":[{"reason":"ClusterNotConnected"}],"retryAfterSeconds":3},"code":503}"#,
+        r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"cluster \"a\" is not connected: connection refused; next attempt in 3s","reason":"ServiceUnavailable","details":{"name":"a","kind":"clusters","causes":[{"reason":"ClusterNotConnected"},{"reason":"ConnectionRefused"}],"retryAfterSeconds":3},"code":503}"#,
     );
     check(
         &not_connected(
@@ -227,7 +227,7 @@ fn audit_ids_are_echoed_or_minted() {
 #[test]
 fn a_warning_says_which_cluster_cannot_be_asked() {
     let why = NotConnected {
-        reason: NotConnectedReason::ClusterNotConnected,
+        reason: NotConnectedReason::ConnectionRefused,
         message: "connection refused".to_owned(),
         next_attempt: Some(Duration::from_secs(3)),
     };

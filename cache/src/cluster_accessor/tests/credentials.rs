@@ -121,7 +121,7 @@ async fn a_credential_that_stays_rejected_disconnects() {
     connection.credential_rejected();
     running.disconnected().await;
     let why = running.accessor.connected().await.unwrap_err();
-    assert_eq!(why.reason, NotConnectedReason::CredentialInvalid);
+    assert_eq!(why.reason, NotConnectedReason::Unauthorized);
     assert_eq!(
         why.message,
         "the server does not accept the credential (401 Unauthorized)"
@@ -155,7 +155,7 @@ async fn a_credential_that_only_requests_find_refused_disconnects() {
     let view = running.until(|view| view.consecutive_failures >= 3).await;
     assert_eq!(
         view.trouble.unwrap().reason,
-        NotConnectedReason::CredentialInvalid
+        NotConnectedReason::Unauthorized
     );
     assert!(connection.closed().is_cancelled());
     // No connect in between was taken for a good one, though each probe was answered.

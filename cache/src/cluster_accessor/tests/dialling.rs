@@ -214,7 +214,7 @@ async fn nobody_listening_and_no_such_name_are_told_apart() {
     let running = Running::start(config(&format!("https://{address}")));
     running.disconnected().await;
     let why = running.accessor.connected().await.unwrap_err();
-    assert_eq!(why.reason, NotConnectedReason::ClusterNotConnected);
+    assert_eq!(why.reason, NotConnectedReason::ConnectionRefused);
     assert_eq!(why.message, "connection refused");
     assert!(why.next_attempt.unwrap() <= Duration::from_secs(1));
 
@@ -222,10 +222,9 @@ async fn nobody_listening_and_no_such_name_are_told_apart() {
     // A resolver that is itself out of reach takes its time to say so.
     config.timing.connect_timeout = Duration::from_secs(15);
     let view = Running::start(config).disconnected().await;
-    assert_eq!(
-        view.trouble.unwrap().message,
-        "the name of the server did not resolve"
-    );
+    let trouble = view.trouble.unwrap();
+    assert_eq!(trouble.reason, NotConnectedReason::NameNotResolved);
+    assert_eq!(trouble.message, "the name of the server did not resolve");
 }
 
 #[tokio::test]
@@ -235,13 +234,53 @@ async fn a_server_that_accepts_and_stays_mute_times_out() {
     let mut config = config_of(&server);
     config.timing.connect_timeout = Duration::from_millis(200);
     let view = Running::start(config).disconnected().await;
-    let message = view.trouble.unwrap().message;
-    assert!(
-        [
-            "timed out while connecting",
-            "the server did not answer in time"
-        ]
-        .contains(&&*message),
-        "{message}"
+    let trouble = view.trouble.unwrap();
+    assert_eq!(trouble.reason, NotConnectedReason::ConnectTimeout);
+    assert_eq!(trouble.message, "timed out while connecting");
+}
+
+#[tokio::test]
+async fn a_server_that_was_silent_is_found_as_soon_as_it_answers() {
+    // Accepted by the kernel, and by nobody else until the process goes on.
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let server = format!("https://{}", listener.local_addr().unwrap());
+    let mut config = config(&server);
+    config.timing.connect_timeout = Duration::from_millis(200);
+    config.timing.backoff_min = Duration::from_secs(3600);
+    config.timing.backoff_max = Duration::from_secs(3600);
+    let server = FakeServer::start("127.0.0.1").await;
+    config.endpoint.certificate_authority = Some(server.authority.pem.clone().into_bytes());
+    let running = Running::start(config);
+    running.disconnected().await;
+    // What waits in the queue gets the real server, byte for byte.
+    let address = server.address;
+    tokio::spawn(async move {
+        loop {
+            let (mut near, _) = listener.accept().await.unwrap();
+            tokio::spawn(async move {
+                let mut far = tokio::net::TcpStream::connect(address).await.unwrap();
+                let _ = tokio::io::copy_bidirectional(&mut near, &mut far).await;
+            });
+        }
+    });
+    running.connected().await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_starting_is_asked_again_soon() {
+    let server = FakeServer::start("127.0.0.1").await;
+    server.change(|script| script.probe = http::StatusCode::INTERNAL_SERVER_ERROR);
+    let mut config = config_of(&server);
+    config.timing.backoff_min = Duration::from_secs(3600);
+    config.timing.backoff_max = Duration::from_secs(3600);
+    let running = Running::start(config);
+    let view = running.disconnected().await;
+    assert_eq!(
+        view.trouble.unwrap().reason,
+        NotConnectedReason::ServerError
     );
+    let why = running.accessor.connected().await.unwrap_err();
+    assert!(why.next_attempt.unwrap() <= Duration::from_secs(5));
+    server.change(|script| script.probe = http::StatusCode::OK);
+    running.connected().await;
 }

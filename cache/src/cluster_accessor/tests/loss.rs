@@ -27,7 +27,7 @@ async fn a_killed_server_is_noticed_in_about_a_second_and_found_again() {
     assert!(start.elapsed() < Duration::from_secs(2), "{error:?}");
     assert!(connection.closed().is_cancelled());
     let why = running.accessor.connected().await.unwrap_err();
-    assert_eq!(why.reason, NotConnectedReason::ClusterNotConnected);
+    assert_eq!(why.reason, NotConnectedReason::ConnectionRefused);
     assert_eq!(why.message, "connection refused");
 
     server.revive().await;

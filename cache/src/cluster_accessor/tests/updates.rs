@@ -1,5 +1,7 @@
 //! What a changed configuration does to a cluster at work.
 
+use futures_util::FutureExt;
+use http::StatusCode;
 use secrecy::SecretString;
 
 use super::*;
@@ -41,13 +43,13 @@ async fn another_address_is_connected_before_the_old_one_is_let_go() {
     let before = running.connected().await;
     new.change(|script| script.mute = true);
     running.accessor.update(config_of(&new));
-    running
-        .until(|view| view.state == ConnectionState::Connecting)
-        .await;
+    new.dialled().await;
     // The new one has not answered: the old one serves.
+    assert_eq!(running.accessor.status().state, ConnectionState::Connected);
     assert_eq!(running.accessor.connected().await.unwrap().generation, 1);
     assert!(!before.closed().is_cancelled());
     new.change(|script| script.mute = false);
+    running.until(|view| view.generation == 2).await;
     let after = running.connected().await;
     assert_eq!(
         (after.generation, after.epoch),
@@ -108,4 +110,82 @@ async fn removal_ends_the_wait_for_another_connection() {
     running.accessor.remove();
     within(connection.replaced().cancelled()).await;
     assert!(running.accessor.removed().is_cancelled());
+}
+
+#[tokio::test]
+async fn an_address_that_does_not_answer_leaves_the_old_connection_until_it_does() {
+    let (old, new) = (
+        FakeServer::start("127.0.0.1").await,
+        FakeServer::start("127.0.0.1").await,
+    );
+    let mut config = config_of(&old);
+    config.timing.backoff_min = Duration::from_millis(10);
+    config.timing.backoff_max = Duration::from_millis(20);
+    let running = Running::start(config.clone());
+    let before = running.connected().await;
+    new.kill();
+    config.endpoint = config_of(&new).endpoint;
+    running.accessor.update(config);
+    running.until(|view| view.connects.failed >= 3).await;
+    get(&before, "/x").await.unwrap();
+    let status = running.accessor.status();
+    assert_eq!(status.state, ConnectionState::Connected);
+    assert_eq!(status.disconnects, 0);
+    new.revive().await;
+    running.until(|view| view.generation == 2).await;
+    assert!(before.closed().is_cancelled());
+}
+
+#[tokio::test]
+async fn a_cluster_whose_configuration_keeps_changing_is_probed_all_the_same() {
+    let server = FakeServer::start("127.0.0.1").await;
+    let mut config = config_of(&server);
+    config.timing.probe_interval = Duration::from_millis(50);
+    let running = Running::start(config.clone());
+    let connection = running.connected().await;
+    let mut tokens = 0;
+    within(async {
+        while running.accessor.status().probes_ok < 5 {
+            tokens += 1;
+            config.credential = CredentialConfig::Token(format!("t{tokens}").into());
+            running.accessor.update(config.clone());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    assert!(!connection.closed().is_cancelled());
+}
+
+#[tokio::test]
+async fn a_refresh_makes_another_connection_and_loses_none() {
+    let server = FakeServer::start("127.0.0.1").await;
+    let running = Running::start(config_of(&server));
+    let before = running.connected().await;
+    running.accessor.refresh();
+    running.until(|view| view.generation == 2).await;
+    let after = running.connected().await;
+    assert!(after.lists_anew && !before.lists_anew);
+    let status = running.accessor.status();
+    assert_eq!((status.connects.succeeded, status.disconnects), (2, 0));
+    assert_eq!(status.epoch, 1);
+}
+
+#[tokio::test]
+async fn news_of_a_cluster_is_told_and_probes_are_none() {
+    let server = FakeServer::start("127.0.0.1").await;
+    let mut config = config_of(&server);
+    config.timing.probe_interval = Duration::from_millis(10);
+    let running = Running::start(config.clone());
+    running.connected().await;
+    running.until(|view| view.probes_ok > 2).await;
+    let _ = running.changes.taken().await;
+    running.until(|view| view.probes_ok > 5).await;
+    assert!(running.changes.taken().now_or_never().is_none());
+    config.labels.insert("a".to_owned(), "b".to_owned());
+    running.accessor.update(config);
+    assert_eq!(running.changes.taken().await.len(), 1);
+    server.change(|script| script.probe = StatusCode::FORBIDDEN);
+    running.until(|view| view.probe_forbidden).await;
+    assert_eq!(running.changes.taken().await.len(), 1);
+    assert!(running.accessor.status().last_probe_ok);
 }

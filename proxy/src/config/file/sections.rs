@@ -17,7 +17,7 @@ pub(super) fn cluster(
     section: &mut Section<'_>,
     default: Option<&ClusterDefaults>,
 ) -> ClusterOverride {
-    section.unavailable(&["remoteConnectionGracePeriod", "broadQuestions"]);
+    section.unavailable(&["broadQuestions"]);
     let identity = key("identity", "As whom requests reach the cluster.");
     section.choice(
         identity.maybe_default(default.map(|_| "proxy")),
@@ -111,6 +111,14 @@ pub(super) fn cluster(
                 |it| it.watch_disconnect_grace,
             ),
             true,
+        ),
+        remote_connection_grace_period: section.duration(
+            time(
+                "remoteConnectionGracePeriod",
+                "Time without a successful probe after which the condition RemoteConnectionProbe of its ClusterConnection is False.",
+                |it| it.remote_connection_grace_period,
+            ),
+            false,
         ),
         when_disconnected,
     };

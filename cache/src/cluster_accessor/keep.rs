@@ -1,0 +1,229 @@
+//! An established connection: its probes and its credential, until it ends.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, OptionFuture};
+use tokio::time::{Instant, sleep_until};
+use tracing::{info, warn};
+
+use super::attempt;
+use super::health::{Health, Probe, Verdict};
+use super::owner::{Next, Owner};
+use crate::cluster_config::ConnectionTiming;
+use crate::connection::{Connection, Raised};
+use crate::credential::{Credential, CredentialError};
+
+/// Least time between two probes that requests ask for.
+const MIN_PROBE_GAP: Duration = Duration::from_millis(250);
+
+/// A credential that could not be renewed is good until the server says otherwise; the next try waits this long.
+const RENEWAL_RETRY: Duration = Duration::from_secs(10);
+
+/// Least time between two loads that requests ask for: an API behind an aggregator may answer 401 for reasons of its own.
+const MIN_RELOAD_GAP: Duration = Duration::from_secs(10);
+
+/// What is known of the published connection. It outlives a step that is cut short, so that a cluster whose configuration
+/// changes every second is probed as any other.
+pub(super) struct Kept {
+    pub(super) connection: Arc<Connection>,
+    opened: Instant,
+    health: Health,
+    probe_at: Instant,
+    last_probe: Instant,
+    probing: Option<BoxFuture<'static, Probe>>,
+    loading: Option<BoxFuture<'static, Result<Credential, CredentialError>>>,
+    probe_after_load: bool,
+    /// A request was answered 401: the next probe asks about the credential too.
+    doubted: bool,
+    /// That a request was answered 401 for reasons of its own was told.
+    told: bool,
+    last_reload: Option<Instant>,
+    load_at: Option<Instant>,
+    /// When another attempt is made to replace the connection, where one has failed. Meanwhile its credential stays as it is:
+    /// what is configured now is meant for another server.
+    pub(super) replace_at: Option<Instant>,
+}
+
+impl Kept {
+    pub(super) fn new(
+        connection: Arc<Connection>,
+        timing: &ConnectionTiming,
+        load_at: Option<Instant>,
+    ) -> Self {
+        let now = Instant::now();
+        Self {
+            connection,
+            opened: now,
+            health: Health::new(timing.probe_failure_threshold),
+            probe_at: now + drifting(timing.probe_interval),
+            last_probe: now,
+            probing: None,
+            loading: None,
+            probe_after_load: false,
+            doubted: false,
+            told: false,
+            last_reload: None,
+            load_at,
+            replace_at: None,
+        }
+    }
+
+    /// Other timings hold now, and where it says so another credential, which is loaded at once and put in the place of the
+    /// old one if it is another.
+    pub(super) fn reconfigure(&mut self, timing: &ConnectionTiming, other_credential: bool) {
+        self.health.set_threshold(timing.probe_failure_threshold);
+        let latest = self.last_probe + timing.probe_interval;
+        self.probe_at = self.probe_at.min(latest.max(Instant::now()));
+        if other_credential {
+            // What is being loaded is the old one.
+            self.loading = None;
+            self.load_at = Some(Instant::now());
+        }
+    }
+
+    fn reload(&mut self, owner: &Owner) {
+        self.probe_after_load = true;
+        self.last_reload = Some(Instant::now());
+        self.loading = Some(owner.load(true));
+    }
+
+    fn raised(&mut self, raised: Raised, owner: &Owner) {
+        if raised.silent() {
+            // A probe in flight may hang on the old connections too.
+            self.health.silent();
+            owner.dial_anew(&self.connection);
+            self.probing = None;
+            self.probe_at = Instant::now();
+        }
+        if raised.suspect() || raised.credential_rejected() {
+            self.probe_at = self.probe_at.min(self.last_probe + MIN_PROBE_GAP);
+        }
+        let reloaded = self
+            .last_reload
+            .is_some_and(|at| at.elapsed() < MIN_RELOAD_GAP);
+        let is_replaced = self.replace_at.is_some();
+        if raised.credential_rejected() && !self.probe_after_load && !reloaded && !is_replaced {
+            // A probe in flight would still speak for the credential from before.
+            self.probing = None;
+            self.health.rejected();
+            self.doubted = true;
+            self.reload(owner);
+        }
+    }
+}
+
+impl Owner {
+    /// Probes until the connection ends, or is to be replaced.
+    pub(super) async fn keep(&mut self, kept: &mut Kept) -> Next {
+        loop {
+            let connection = Arc::clone(&kept.connection);
+            tokio::select! {
+                raised = connection.signals().raised() => {
+                    if raised.epoch_ended() {
+                        return self.epoch_ended(kept.opened);
+                    }
+                    kept.raised(raised, self);
+                }
+                () = sleep_until(kept.probe_at), if kept.probing.is_none() && !kept.probe_after_load => {
+                    kept.probing = Some(self.probe(&connection, kept.doubted));
+                }
+                Some(probe) = OptionFuture::from(kept.probing.as_mut()) => {
+                    kept.probing = None;
+                    kept.last_probe = Instant::now();
+                    if probe.is_reachable() && std::mem::take(&mut kept.doubted) {
+                        self.log_accepted(std::mem::replace(&mut kept.told, true));
+                    }
+                    let verdict = kept.health.record(&probe);
+                    self.probed(&probe, &kept.health, &connection);
+                    match verdict {
+                        Verdict::Fine => {
+                            kept.probe_at = kept.last_probe + drifting(self.config.timing.probe_interval);
+                        }
+                        Verdict::AskAgain(pause) => kept.probe_at = kept.last_probe + pause,
+                        Verdict::ReloadCredential if kept.replace_at.is_none() => kept.reload(self),
+                        Verdict::ReloadCredential | Verdict::Disconnect => return self.lost(probe),
+                    }
+                }
+                Some(loaded) = OptionFuture::from(kept.loading.as_mut()) => {
+                    kept.loading = None;
+                    kept.load_at = self.loaded(loaded, &connection);
+                    if std::mem::take(&mut kept.probe_after_load) {
+                        kept.probe_at = Instant::now();
+                    }
+                }
+                () = at(kept.load_at), if kept.loading.is_none() && kept.replace_at.is_none() => {
+                    kept.load_at = None;
+                    kept.loading = Some(self.load(kept.probe_after_load));
+                }
+                () = at(kept.replace_at) => {
+                    kept.replace_at = None;
+                    return Next::Connect;
+                }
+            }
+        }
+    }
+
+    fn probe(&self, connection: &Arc<Connection>, doubted: bool) -> BoxFuture<'static, Probe> {
+        let connection = Arc::clone(connection);
+        let path = self.config.timing.probe_path.clone();
+        let limit = self.config.timing.probe_timeout;
+        async move {
+            if doubted {
+                attempt::probe_credential(&connection, &path, limit).await.0
+            } else {
+                attempt::probe(&connection, &path, limit).await
+            }
+        }
+        .boxed()
+    }
+
+    fn load(&self, rejected: bool) -> BoxFuture<'static, Result<Credential, CredentialError>> {
+        let credentials = Arc::clone(&self.credentials);
+        async move { credentials.load(rejected).await }.boxed()
+    }
+
+    /// Uses a loaded credential and tells when to load the next one.
+    fn loaded(
+        &mut self,
+        loaded: Result<Credential, CredentialError>,
+        connection: &Connection,
+    ) -> Option<Instant> {
+        let fresh = match loaded {
+            Ok(fresh) => fresh,
+            Err(error) => {
+                warn!(
+                    cluster = self.config.name,
+                    why = %error,
+                    error = error.detail(),
+                    "credential not renewed"
+                );
+                return Some(Instant::now() + RENEWAL_RETRY);
+            }
+        };
+        if !fresh.same(&self.credential) {
+            if let Err(error) = connection.rotate(&self.credential, &fresh) {
+                warn!(cluster = self.config.name, error, "credential not usable");
+                return Some(Instant::now() + RENEWAL_RETRY);
+            }
+            info!(cluster = self.config.name, "credential rotated");
+        }
+        let next = fresh.refresh_at;
+        self.credential = fresh;
+        next
+    }
+}
+
+/// Up to a tenth shorter than configured, so that clusters which connected together drift apart.
+fn drifting(interval: Duration) -> Duration {
+    interval.mul_f64(rand::random_range(0.9..=1.0))
+}
+
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => pending().await,
+    }
+}
