@@ -9,6 +9,7 @@ pub mod client;
 pub mod client_go;
 pub mod control_plane;
 pub mod fault;
+pub mod fleet_box;
 pub mod kubeconfig;
 pub mod kubectl;
 pub mod measure;

@@ -1,6 +1,6 @@
 //! A simulated cluster: a kube-apiserver's API over an ordered store in memory, in this process.
 //!
-//! It is for what real control planes are too heavy or too healthy for: hundreds of clusters, faults at will, a demo
+//! It is for what real control planes are too heavy or too healthy for: thousands of clusters, faults at will, a demo
 //! that needs nothing but Rust. Where it answers, it answers as kube-apiserver 1.36 does, to the byte where that is
 //! cheap: key order, resourceVersions, continue tokens, watch events, bookmarks, the words of errors. It has no
 //! schemas, no controllers (but for deleted namespaces), no protobuf answers, no server-side apply, and everyone may
@@ -13,19 +13,21 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::fault::Door;
 use crate::kubeconfig::{Context, Credential};
 
+mod authority;
 mod body;
 mod continue_token;
 mod counters;
 mod defaults;
 mod discovery;
 mod faults;
+mod filling;
 mod history;
 mod json;
 mod lifecycle;
@@ -53,14 +55,16 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-pub use counters::Counts;
+pub use authority::Authority;
+pub use counters::{Counts, Probes};
 pub use faults::{BadBytes, Fault};
+pub use filling::Filling;
 pub use object::Object;
 pub use status::Status;
 pub use store::{Changed, Checkpoint, Entry, Record, Store};
 
 use faults::Faults;
-use server::{Identity, Server};
+use server::Server;
 use service::Service;
 use wire::Wires;
 
@@ -87,6 +91,10 @@ pub struct SimConfig {
     pub listed_fields: Vec<String>,
     /// The streams that a client may have open on one HTTP/2 connection.
     pub max_streams: u32,
+    /// Who signs its certificate; one of its own where there is none.
+    pub authority: Option<Arc<Authority>>,
+    /// What fills the store as soon as somebody asks for what is in it.
+    pub filling: Option<Filling>,
     /// The data, if it is that of another cluster: the same cluster at a new address, or behind a new CA.
     pub store: Option<Store>,
 }
@@ -95,7 +103,7 @@ pub struct SimConfig {
 #[derive(Debug)]
 pub struct SimCluster {
     name: String,
-    ca_pem: String,
+    authority: Arc<Authority>,
     service: Arc<Service>,
     door: Arc<Door>,
     wires: Arc<Wires>,
@@ -117,6 +125,8 @@ impl SimConfig {
             git_version: "v1.36.3".to_owned(),
             listed_fields: Vec::new(),
             max_streams: 100,
+            authority: None,
+            filling: None,
             store: None,
         }
     }
@@ -128,7 +138,11 @@ impl SimCluster {
     /// # Errors
     /// If the address cannot be bound.
     pub async fn start(config: SimConfig) -> anyhow::Result<Self> {
-        let identity = Identity::new(&config.name, config.listen.ip())?;
+        let authority = match config.authority {
+            Some(authority) => authority,
+            None => Arc::new(Authority::new(&config.name)?),
+        };
+        let tls = authority.acceptor(&config.name, config.listen.ip())?;
         let door = Arc::new(Door::open(config.listen)?);
         let service = Arc::new(Service {
             store: config
@@ -142,6 +156,7 @@ impl SimCluster {
             fresh_wait: config.fresh_wait,
             git_version: config.git_version,
             listed_fields: config.listed_fields,
+            filling: Mutex::new(config.filling),
         });
         let (tasks, stop, wires) = (
             TaskTracker::new(),
@@ -155,12 +170,13 @@ impl SimCluster {
             tasks: tasks.clone(),
             stop: stop.clone(),
             max_streams: config.max_streams,
-            tls: identity.acceptor(),
+            authority: authority.clone(),
+            tls,
         };
         tasks.spawn(Arc::new(server).run());
         Ok(Self {
             name: config.name,
-            ca_pem: identity.ca_pem,
+            authority,
             service,
             door,
             wires,
@@ -180,8 +196,8 @@ impl SimCluster {
     }
 
     /// The CA of its certificate, as PEM.
-    pub fn ca_pem(&self) -> &str {
-        &self.ca_pem
+    pub fn ca_pem(&self) -> String {
+        self.authority.ca_pem()
     }
 
     /// The first of the tokens it accepts.
@@ -204,7 +220,7 @@ impl SimCluster {
         Context {
             name: self.name.clone(),
             server: format!("https://{address}"),
-            ca_pem: self.ca_pem.clone(),
+            ca_pem: self.ca_pem(),
             credential: Credential::Token(self.token()),
         }
     }
@@ -217,7 +233,7 @@ impl SimCluster {
     /// A kubeconfig that reaches it through another address, such as a relay's on the same host.
     pub fn kubeconfig_via(&self, address: SocketAddr) -> String {
         let name = &self.name;
-        let ca = STANDARD.encode(&self.ca_pem);
+        let ca = STANDARD.encode(self.ca_pem());
         let token = self.token();
         format!(
             "apiVersion: v1\nkind: Config\ncurrent-context: {name}\n\
@@ -230,6 +246,11 @@ impl SimCluster {
     /// Its objects.
     pub fn store(&self) -> &Store {
         &self.service.store
+    }
+
+    /// Whether nobody has looked yet for what it is to be filled with.
+    pub fn is_unfilled(&self) -> bool {
+        self.service.is_unfilled()
     }
 
     /// Accepts these tokens from now on, and no others; open watches stay, as with a real apiserver.
@@ -248,6 +269,16 @@ impl SimCluster {
         }
     }
 
+    /// Becomes a black hole: from now on every packet to it is lost, on connections that are open too.
+    ///
+    /// # Errors
+    /// If the kernel has no socket left.
+    pub fn vanish(&self) -> io::Result<()> {
+        self.door.swallow()?;
+        self.wires.freeze();
+        Ok(())
+    }
+
     /// Ends all faults: what was frozen or stalled goes on, and the port is open again.
     ///
     /// # Errors
@@ -262,6 +293,16 @@ impl SimCluster {
     pub fn kill(&self) {
         self.fault(Fault::Refuse);
         self.fault(Fault::Cut);
+    }
+
+    /// Expects a probe of `/readyz` at least this often from now on, or none. What was counted before is forgotten.
+    pub fn expect_probes(&self, interval: Option<Duration>) {
+        self.service.counters.expect_probes(interval);
+    }
+
+    /// The probes since they are expected.
+    pub fn probes(&self) -> Probes {
+        self.service.counters.probes()
     }
 
     /// What has reached it so far.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
@@ -48,6 +49,23 @@ impl Counts {
     }
 }
 
+/// Probes since they are expected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Probes {
+    /// Those that came within 120 % of the interval after the one before.
+    pub on_time: u64,
+    /// Those that came later, and one that is overdue now.
+    pub late: u64,
+}
+
+/// Where probes are counted.
+#[derive(Debug, Default)]
+struct Expected {
+    interval: Option<Duration>,
+    last: Option<Instant>,
+    probes: Probes,
+}
+
 /// The verb under which requests for anything but resources are counted.
 const OTHER: &str = "other";
 
@@ -64,6 +82,7 @@ struct Inner {
     closed: AtomicU64,
     requests: Mutex<BTreeMap<(String, String), u64>>,
     watches: Mutex<BTreeMap<String, u64>>,
+    expected: Mutex<Expected>,
 }
 
 /// A connection that counts as open.
@@ -90,6 +109,32 @@ impl Counters {
 
     pub(super) fn other_request(&self, path: &str) {
         self.request(OTHER, path);
+    }
+
+    pub(super) fn expect_probes(&self, interval: Option<Duration>) {
+        *self.0.expected.lock() = Expected {
+            interval,
+            ..Expected::default()
+        };
+    }
+
+    pub(super) fn probe(&self, now: Instant) {
+        let mut expected = self.0.expected.lock();
+        match expected.is_late(now) {
+            Some(true) => expected.probes.late += 1,
+            Some(false) => expected.probes.on_time += 1,
+            None => {}
+        }
+        expected.last = Some(now);
+    }
+
+    pub(super) fn probes(&self) -> Probes {
+        let expected = self.0.expected.lock();
+        let overdue = expected.is_late(Instant::now()) == Some(true);
+        Probes {
+            late: expected.probes.late + u64::from(overdue),
+            ..expected.probes
+        }
     }
 
     /// Counts a connection as open until the guard is dropped.
@@ -119,6 +164,14 @@ impl Counters {
             requests: self.0.requests.lock().clone(),
             watches: self.0.watches.lock().clone(),
         }
+    }
+}
+
+impl Expected {
+    /// Whether a probe that comes now is late; none where it is the first, or none is expected.
+    fn is_late(&self, now: Instant) -> Option<bool> {
+        let since = now.duration_since(self.last?);
+        Some(since > self.interval? * 12 / 10)
     }
 }
 
@@ -161,5 +214,26 @@ mod tests {
             (counts.accepted, counts.connections, counts.watches("pods")),
             (1, 0, 0)
         );
+    }
+
+    #[test]
+    fn probes_are_late_after_a_fifth_more_than_their_interval() {
+        let counters = Counters::default();
+        let start = Instant::now();
+        let probe = |millis: u64| counters.probe(start + Duration::from_millis(millis));
+        probe(0);
+        assert_eq!(counters.probes(), Probes::default());
+        counters.expect_probes(Some(Duration::from_secs(1000)));
+        for millis in [0, 900_000, 2_100_000, 3_300_001, 3_400_000] {
+            probe(millis);
+        }
+        let counted = Probes {
+            on_time: 3,
+            late: 1,
+        };
+        assert_eq!(counters.probes(), counted);
+        counters.expect_probes(Some(Duration::ZERO));
+        probe(0);
+        assert_eq!(counters.probes().late, 1, "overdue");
     }
 }

@@ -1,5 +1,10 @@
 //! Discovery, the version, and the little OpenAPI that `kubectl create` asks for.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::json;
@@ -62,8 +67,22 @@ fn groups() -> Vec<&'static str> {
     groups
 }
 
+/// The answer to a discovery path, if it is one: the same bytes for all clusters.
+pub(super) fn shared_answer(path: &str, accept: &str) -> Option<Bytes> {
+    /// By path, and whether it is aggregated. Held for a look-up, or while an answer is made for the first time.
+    static MADE: LazyLock<Mutex<HashMap<(String, bool), Bytes>>> = LazyLock::new(Mutex::default);
+    let key = (path.to_owned(), is_aggregated(accept));
+    let mut made = MADE.lock();
+    if let Some(made) = made.get(&key) {
+        return Some(made.clone());
+    }
+    let answer = Bytes::from(answer(path, accept)?);
+    made.insert(key, answer.clone());
+    Some(answer)
+}
+
 /// The answer to a discovery path, if it is one.
-pub(super) fn answer(path: &str, accept: &str) -> Option<Vec<u8>> {
+fn answer(path: &str, accept: &str) -> Option<Vec<u8>> {
     let aggregated = is_aggregated(accept);
     let segments: Vec<&str> = path.split('/').skip(1).collect();
     let value = match segments.as_slice() {

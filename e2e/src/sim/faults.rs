@@ -17,6 +17,10 @@ pub enum Fault {
     Stall,
     /// Every request waits this long first.
     Slow(Duration),
+    /// New connections are accepted, and wait this long for their handshake to begin.
+    SlowHandshake(Duration),
+    /// New connections are shown a certificate that another CA has signed.
+    AnotherCa,
     /// Nothing is read or written any more on the connections open now, pings included; new ones work.
     HalfOpen,
     /// Every credential is refused: 401.
@@ -64,6 +68,8 @@ pub enum BadBytes {
 pub(super) struct InForce {
     stall: bool,
     slow: Option<Duration>,
+    slow_handshake: Option<Duration>,
+    pub(super) another_ca: bool,
     unauthorized: bool,
     forbidden: Vec<String>,
     pub(super) expire_watches: bool,
@@ -85,6 +91,8 @@ impl Faults {
         self.0.send_modify(|faults| match fault {
             Fault::Stall => faults.stall = true,
             Fault::Slow(delay) => faults.slow = Some(delay),
+            Fault::SlowHandshake(delay) => faults.slow_handshake = Some(delay),
+            Fault::AnotherCa => faults.another_ca = true,
             Fault::Unauthorized => faults.unauthorized = true,
             Fault::Forbidden(paths) => faults.forbidden = paths,
             Fault::ExpireWatches => faults.expire_watches = true,
@@ -120,6 +128,15 @@ impl Faults {
     /// Waits as long as a stall holds.
     pub(super) async fn stalled(&self) {
         drop(self.0.subscribe().wait_for(|faults| !faults.stall).await);
+    }
+
+    /// Holds a new connection up as the faults say.
+    pub(super) async fn before_handshake(&self) {
+        self.stalled().await;
+        let slow = self.0.borrow().slow_handshake;
+        if let Some(delay) = slow {
+            tokio::time::sleep(delay).await;
+        }
     }
 
     /// Holds a request up as the faults say.

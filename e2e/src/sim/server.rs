@@ -1,24 +1,18 @@
 //! TLS and HTTP: accept, handshake, serve, until the cluster stops or the connection is cut.
 
 use std::convert::Infallible;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose,
-};
-use rustls::ServerConfig;
-use rustls::crypto::aws_lc_rs;
-use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::authority::Authority;
 use super::service::Service;
 use super::wire::{Wire, Wires};
 use crate::fault::Door;
@@ -30,12 +24,6 @@ const WINDOW: u32 = 256 * 1024;
 /// Accepting fails for a moment when the process has no descriptor left.
 const PAUSE_AFTER_FAILED_ACCEPT: Duration = Duration::from_millis(10);
 
-/// A certificate for one address, and the CA it was signed by, as PEM.
-pub(super) struct Identity {
-    pub(super) ca_pem: String,
-    tls: Arc<ServerConfig>,
-}
-
 /// What serves one cluster's connections.
 pub(super) struct Server {
     pub(super) door: Arc<Door>,
@@ -44,40 +32,8 @@ pub(super) struct Server {
     pub(super) tasks: TaskTracker,
     pub(super) stop: CancellationToken,
     pub(super) max_streams: u32,
+    pub(super) authority: Arc<Authority>,
     pub(super) tls: TlsAcceptor,
-}
-
-impl Identity {
-    pub(super) fn new(name: &str, address: IpAddr) -> anyhow::Result<Self> {
-        let mut ca = CertificateParams::default();
-        ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        ca.key_usages = vec![
-            KeyUsagePurpose::KeyCertSign,
-            KeyUsagePurpose::DigitalSignature,
-        ];
-        ca.distinguished_name
-            .push(DnType::CommonName, format!("{name} CA"));
-        let ca = CertifiedIssuer::self_signed(ca, KeyPair::generate()?)?;
-        let key = KeyPair::generate()?;
-        let mut serving =
-            CertificateParams::new(vec!["localhost".to_owned(), address.to_string()])?;
-        serving.distinguished_name.push(DnType::CommonName, name);
-        let serving = serving.signed_by(&key, &ca)?;
-        let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
-        let mut tls = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-            .with_safe_default_protocol_versions()?
-            .with_no_client_auth()
-            .with_single_cert(vec![serving.der().clone()], key)?;
-        tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(Self {
-            ca_pem: ca.pem(),
-            tls: Arc::new(tls),
-        })
-    }
-
-    pub(super) fn acceptor(&self) -> TlsAcceptor {
-        self.tls.clone().into()
-    }
 }
 
 impl Server {
@@ -111,11 +67,13 @@ impl Server {
     }
 
     async fn serve(&self, wire: Wire) {
-        self.service.faults.stalled().await;
+        let handshake = self.authority.handshake();
+        self.service.faults.before_handshake().await;
         // Clients that hang up or do not trust the CA are none of the server's business.
-        let Ok(stream) = self.tls.accept(wire).await else {
+        let Ok(stream) = self.acceptor().accept(wire).await else {
             return;
         };
+        drop(handshake);
         let service = service_fn(|request| {
             let service = self.service.clone();
             async move { Ok::<_, Infallible>(service.handle(request).await) }
@@ -135,5 +93,15 @@ impl Server {
                 .serve_connection(TokioIo::new(stream), service)
                 .await,
         );
+    }
+
+    fn acceptor(&self) -> TlsAcceptor {
+        let strange = self.service.faults.in_force().another_ca;
+        let address = self.door.address().ip();
+        let strange = strange.then(|| Authority::stranger()?.acceptor("stranger", address));
+        match strange {
+            Some(Ok(strange)) => strange,
+            Some(Err(_)) | None => self.tls.clone(),
+        }
     }
 }

@@ -1,20 +1,22 @@
 //! One request: count it, hold it up as the faults say, authenticate, answer.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, ETAG, RETRY_AFTER, VARY};
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use super::body::{self, Body};
 use super::counters::Counters;
 use super::defaults;
 use super::discovery;
 use super::faults::Faults;
+use super::filling::Filling;
 use super::list;
 use super::options::ListOptions;
 use super::query::Query;
@@ -44,6 +46,8 @@ pub(super) struct Service {
     pub(super) fresh_wait: Duration,
     pub(super) git_version: String,
     pub(super) listed_fields: Vec<String>,
+    /// What is yet to be filled in. Held while it is, so that nobody sees half of it.
+    pub(super) filling: Mutex<Option<Filling>>,
 }
 
 impl Service {
@@ -116,7 +120,13 @@ impl Service {
                     self.counters.request(verb, path.resource.plural);
                 }
             }
-            Ok(Target::Other(_)) | Err(_) => self.counters.other_request(parts.uri.path()),
+            Ok(Target::Other(_)) | Err(_) => {
+                let path = parts.uri.path();
+                if path == "/readyz" {
+                    self.counters.probe(Instant::now());
+                }
+                self.counters.other_request(path);
+            }
         }
     }
 
@@ -135,6 +145,18 @@ impl Service {
         self.tokens.read().iter().any(|accepted| accepted == token)
     }
 
+    /// Whether nobody has looked into its store yet.
+    pub(super) fn is_unfilled(&self) -> bool {
+        self.filling.lock().is_some()
+    }
+
+    fn fill(&self) {
+        let mut filling = self.filling.lock();
+        if let Some(filling) = filling.take() {
+            filling.fill(&self.store);
+        }
+    }
+
     async fn resource(
         self: &Arc<Self>,
         parts: &Parts,
@@ -143,6 +165,9 @@ impl Service {
         query: &Query,
     ) -> Result<Response<Body>, Status> {
         check_subresource(path)?;
+        if path.resource.plural != "namespaces" {
+            self.fill();
+        }
         let verb = verb(&parts.method, path, query);
         if matches!(verb, "get" | "list" | "watch") {
             return self.read(parts, path, query).await;
@@ -202,7 +227,7 @@ impl Service {
             return Ok(body::full(201, "application/json", answer));
         }
         let accept = header(parts, ACCEPT.as_str()).unwrap_or_default();
-        if let Some(answer) = discovery::answer(path, accept) {
+        if let Some(answer) = discovery::shared_answer(path, accept) {
             return Ok(discovered(path, accept, answer));
         }
         let openapi =
@@ -212,7 +237,7 @@ impl Service {
 }
 
 /// Adds what lets clients keep aggregated discovery.
-fn discovered(path: &str, accept: &str, answer: Vec<u8>) -> Response<Body> {
+fn discovered(path: &str, accept: &str, answer: Bytes) -> Response<Body> {
     if !matches!(path, "/api" | "/apis") || !discovery::is_aggregated(accept) {
         return body::json(answer);
     }
@@ -268,7 +293,7 @@ fn bearer_token(parts: &Parts) -> Option<&str> {
     Some(token.trim()).filter(|token| !token.is_empty())
 }
 
-async fn read_body(incoming: Incoming) -> Result<bytes::Bytes, Status> {
+async fn read_body(incoming: Incoming) -> Result<Bytes, Status> {
     let collected = incoming.collect().await;
     collected
         .map(|body| body.to_bytes())
