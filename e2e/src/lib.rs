@@ -5,6 +5,7 @@
 //! [`poll::wait_for`].
 
 pub mod binaries;
+pub mod child;
 pub mod client;
 pub mod client_go;
 pub mod control_plane;
@@ -13,6 +14,7 @@ pub mod fleet_box;
 pub mod kubeconfig;
 pub mod kubectl;
 pub mod measure;
+pub mod open_files;
 pub mod poll;
 pub mod process;
 pub mod proxy;

@@ -7,6 +7,7 @@ use anyhow::Context as _;
 use bytes::Bytes;
 use fleetcache::listener;
 use fleetcache::state_dir::StateDir;
+use fleetcache_e2e::child::{self, Child};
 use fleetcache_e2e::kubeconfig::{Context, Credential};
 use futures_util::{Stream, stream};
 use http::Response;
@@ -19,8 +20,6 @@ use serde::{Deserialize, Serialize};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::broadcast;
 use tokio_rustls::TlsAcceptor;
-
-use crate::child::{self, Child};
 
 /// The server, in a process of its own.
 pub(crate) struct Bare {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context as _, bail, ensure};
+use fleetcache_e2e::child::{self, Child};
 use fleetcache_e2e::client::Client;
 use fleetcache_e2e::kubeconfig::{Context, Credential};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
@@ -12,8 +13,6 @@ use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
-
-use crate::child::{self, Child};
 
 /// Connections that are opened at once: a server may take ten seconds for each of them.
 const OPENING: usize = 32;

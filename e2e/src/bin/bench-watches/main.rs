@@ -5,19 +5,14 @@
 #![allow(clippy::print_stdout, reason = "the table is what it is run for")]
 
 mod bare;
-mod child;
 mod clients;
 mod events;
 mod idle;
 mod setup;
 mod target;
 
-use std::os::unix::process::CommandExt as _;
-use std::process::Command;
-
-use anyhow::{Context as _, bail};
 use clap::{Parser, Subcommand};
-use fleetcache_e2e::measure;
+use fleetcache_e2e::{measure, open_files};
 
 /// Descriptors of a server that are not its clients' connections.
 const OTHER_FILES: usize = 500;
@@ -54,7 +49,7 @@ enum Role {
 
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
-    allow_files(args.idle + OTHER_FILES)?;
+    open_files::allow(args.idle + OTHER_FILES)?;
     let runtime = tokio::runtime::Runtime::new()?;
     runtime.block_on(async {
         match args.role {
@@ -79,34 +74,4 @@ async fn bench(args: &Args) -> anyhow::Result<()> {
     }
     println!("load averages at the end: {}", measure::load()?);
     Ok(())
-}
-
-/// Sees to it that this process and those it starts may open so many files: by being started again, from a shell that raised
-/// the limit.
-fn allow_files(needed: usize) -> anyhow::Result<()> {
-    let limits = std::fs::read_to_string("/proc/self/limits")?;
-    let line = limits
-        .lines()
-        .find_map(|line| line.strip_prefix("Max open files"));
-    let mut limits = line.context("no limit of open files")?.split_whitespace();
-    let mut next = || {
-        limits
-            .next()
-            .map_or(0, |limit| limit.parse().unwrap_or(usize::MAX))
-    };
-    let (soft, hard) = (next(), next());
-    if soft >= needed {
-        return Ok(());
-    }
-    if hard < needed {
-        bail!(
-            "{needed} open files are needed and the limit is {hard}: raise it (ulimit -Hn), or ask for fewer with --idle"
-        );
-    }
-    let failed = Command::new("sh")
-        .args(["-c", r#"ulimit -Sn "$0" && exec "$@""#, &needed.to_string()])
-        .arg(std::env::current_exe()?)
-        .args(std::env::args_os().skip(1))
-        .exec();
-    Err(failed).context("cannot raise the limit of open files")
 }

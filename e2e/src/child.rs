@@ -10,7 +10,8 @@ use tokio::process::{ChildStdin, ChildStdout, Command};
 use tokio::sync::mpsc;
 
 /// A process of this program.
-pub(crate) struct Child {
+#[derive(Debug)]
+pub struct Child {
     role: &'static str,
     process: tokio::process::Child,
     input: ChildStdin,
@@ -18,7 +19,11 @@ pub(crate) struct Child {
 }
 
 impl Child {
-    pub(crate) async fn start(role: &'static str, told: &impl Serialize) -> anyhow::Result<Self> {
+    /// Starts this program with one argument, its role, and tells it what it needs.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub async fn start(role: &'static str, told: &impl Serialize) -> anyhow::Result<Self> {
         let mut process = Command::new(std::env::current_exe()?)
             .arg(role)
             .stdin(Stdio::piped())
@@ -37,25 +42,38 @@ impl Child {
         Ok(child)
     }
 
-    pub(crate) fn id(&self) -> anyhow::Result<u32> {
+    /// The process id.
+    ///
+    /// # Errors
+    /// If it has ended.
+    pub fn id(&self) -> anyhow::Result<u32> {
         self.process.id().context("it has ended")
     }
 
-    pub(crate) async fn tell(&mut self, line: &str) -> anyhow::Result<()> {
+    /// Writes a line to it.
+    ///
+    /// # Errors
+    /// If it has ended.
+    pub async fn tell(&mut self, line: &str) -> anyhow::Result<()> {
         self.input.write_all(format!("{line}\n").as_bytes()).await?;
         Ok(())
     }
 
-    /// The next line that it prints. Why it ended it has said by itself.
-    pub(crate) async fn hear(&mut self) -> anyhow::Result<String> {
+    /// The next line that it prints.
+    ///
+    /// # Errors
+    /// If it has ended. Why, it has said by itself.
+    pub async fn hear(&mut self) -> anyhow::Result<String> {
         let line = self.output.next_line().await?;
         line.with_context(|| format!("the process '{}' ended early", self.role))
     }
 }
 
 /// The first line of this process's input, and the rest, which ends with it.
-pub(crate) async fn told<T: DeserializeOwned>()
--> anyhow::Result<(T, mpsc::UnboundedReceiver<String>)> {
+///
+/// # Errors
+/// If the input has ended, or is something else.
+pub async fn told<T: DeserializeOwned>() -> anyhow::Result<(T, mpsc::UnboundedReceiver<String>)> {
     let (sender, mut lines) = mpsc::unbounded_channel();
     // A thread and not tokio's own, which needs a feature that would build half of the workspace anew.
     std::thread::spawn(move || {
