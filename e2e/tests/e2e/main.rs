@@ -16,6 +16,7 @@ mod differential;
 mod discovery;
 mod epochs;
 mod fleet;
+mod fleet_box;
 mod forward;
 mod freshness;
 mod kubectl;
