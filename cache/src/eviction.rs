@@ -10,7 +10,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::documents::Bodies;
 use crate::informer::Informer;
-use crate::informers::{CachePolicy, Informers, InformersConfig, Refusal};
+use crate::informers::{CachePolicy, Informers, InformersConfig, Refusal, Refused, none_refused};
 use crate::self_checks::{SelfCheckTotals, SelfChecks};
 
 /// Time between two looks.
@@ -26,6 +26,7 @@ pub struct Fleet {
     config: ArcSwap<InformersConfig>,
     tasks: TaskTracker,
     bodies: Arc<Bodies>,
+    refused: Arc<Refused>,
     self_checks: Arc<SelfChecks>,
     /// Held while the list is copied, never across an await.
     clusters: Mutex<Vec<Weak<Informers>>>,
@@ -58,6 +59,7 @@ impl Fleet {
             config: ArcSwap::from_pointee(config),
             tasks: tasks.clone(),
             bodies: Arc::default(),
+            refused: none_refused(),
             clusters: Mutex::default(),
         });
         let (sweeping, shutdown) = (Arc::clone(&fleet), shutdown.clone());
@@ -97,6 +99,10 @@ impl Fleet {
 
     pub(crate) fn bodies(&self) -> &Arc<Bodies> {
         &self.bodies
+    }
+
+    pub(crate) fn refused(&self) -> &Arc<Refused> {
+        &self.refused
     }
 
     pub(crate) fn self_checks(&self) -> &Arc<SelfChecks> {

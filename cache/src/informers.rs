@@ -1,6 +1,7 @@
 //! Which informers one cluster runs: started by the reads that they could have answered, stopped when nobody reads.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,6 +14,7 @@ use tracing::Instrument;
 
 use crate::connection::Connection;
 use crate::eviction::Fleet;
+use crate::facts::{ClusterFacts, Facts};
 use crate::floor::Floor;
 use crate::gvr::{Gvr, Storage};
 use crate::informer::Informer;
@@ -32,8 +34,8 @@ const GETS_TO_START: usize = 3;
 /// See [`GETS_TO_START`].
 const GET_WINDOW: Duration = Duration::from_secs(60);
 
-/// Kinds that are known not to be cacheable, or not known to be; while there are so many, a read alone starts no informer.
-const MOST_REFUSED: usize = 1000;
+/// Kinds of a cluster that are not known to be cacheable yet; while there are so many, a read alone starts no informer.
+const MOST_UNKNOWN: usize = 1000;
 
 /// Second watches of a cluster that are open at once: what a connection of 80 informers has left of its 100 streams is for
 /// short questions too.
@@ -41,6 +43,21 @@ const SECOND_WATCHES: usize = 10;
 
 /// Time for which a kind that cannot be cached is not tried again.
 const REFUSED_FOR: Duration = Duration::from_secs(60);
+
+/// What the names of refused kinds may take, of all clusters together. Names come from requests. The least recently asked
+/// for are forgotten first: to forget one costs no more than to try it again.
+const REFUSED_BYTES: u64 = 16 << 20;
+
+/// Kinds that are not kept in memory, for a while.
+pub(crate) type Refused = Facts<Gvr, Refusal, Infallible>;
+
+/// None refused yet, in any cluster.
+pub(crate) fn none_refused() -> Arc<Refused> {
+    Facts::new(REFUSED_BYTES, |gvr, _| {
+        let names = gvr.group.len() + gvr.version.len() + gvr.resource.len();
+        u32::try_from(names + 256).unwrap_or(u32::MAX)
+    })
+}
 
 /// What all reflectors of a cluster share.
 #[derive(Debug)]
@@ -131,6 +148,7 @@ pub struct Informers {
     settings: Arc<Settings>,
     connections: watch::Receiver<Option<Arc<Connection>>>,
     removed: CancellationToken,
+    refused: ClusterFacts<Gvr, Refusal, Infallible>,
     /// Held for a few look-ups, never across an await.
     state: Mutex<State>,
 }
@@ -138,7 +156,6 @@ pub struct Informers {
 #[derive(Debug, Default)]
 struct State {
     informers: HashMap<Gvr, Arc<Informer>>,
-    refused: HashMap<Gvr, (Refusal, Instant)>,
     recent_gets: HashMap<Gvr, VecDeque<Instant>>,
     /// Kinds that are always kept, by group and resource, of which it was told that the cluster does not serve them.
     told_unserved: HashSet<(String, String)>,
@@ -164,6 +181,7 @@ impl Informers {
             }),
             connections,
             removed: removed.child_token(),
+            refused: fleet.refused().of_cluster(),
             state: Mutex::default(),
         });
         fleet.enroll(&informers);
@@ -173,16 +191,15 @@ impl Informers {
 
     /// What there is of a kind.
     pub fn lookup(&self, gvr: &Gvr) -> Lookup {
-        let state = self.state.lock();
-        if let Some(informer) = state.informers.get(gvr) {
+        if let Some(informer) = self.state.lock().informers.get(gvr) {
             return Lookup::Informer(Arc::clone(informer));
         }
         if self.fleet.config().policy(gvr) == CachePolicy::Never {
             return Lookup::Never;
         }
-        match state.refused.get(gvr) {
-            Some((refusal, until)) if *until > Instant::now() => Lookup::Refused(*refusal),
-            _ => Lookup::NotStarted,
+        match self.refused.get(gvr) {
+            Some(refusal) => Lookup::Refused(refusal),
+            None => Lookup::NotStarted,
         }
     }
 
@@ -219,13 +236,13 @@ impl Informers {
 
     /// A read that its informer could answer is to wait for it: starts it, whether or not the kind is known to exist.
     pub fn demand(self: &Arc<Self>, gvr: &Gvr) {
-        // Any name may come in a request: what turned out not to exist is remembered for a while, and has its bound. So
-        // has what is not known to exist yet, where the server is slow to say so or cannot.
+        // Any name may come in a request: what turned out not to exist is refused for a while, and has its bound. So has
+        // what is not known to exist yet, where the server is slow to say so or cannot.
         let full = {
             let state = self.state.lock();
             let informers = state.informers.values();
             let unknown = informers.filter(|informer| informer.resource_version().is_none());
-            state.refused.len() + unknown.count() >= MOST_REFUSED
+            unknown.count() >= MOST_UNKNOWN
         };
         if !full && matches!(self.lookup(gvr), Lookup::NotStarted) {
             self.start(gvr);
@@ -244,7 +261,7 @@ impl Informers {
                 return;
             }
             state.recent_gets.remove(gvr);
-            state.refused.remove(gvr);
+            self.refused.forget(gvr);
             let sibling = state.of_storage(&gvr.storage());
             let floor = sibling.map_or_else(Arc::default, |sibling| Arc::clone(sibling.floor()));
             let informer = Arc::new(Informer::new(
@@ -277,12 +294,8 @@ impl Informers {
         {
             self.tell_unserved(&gvr.group, &gvr.resource);
         }
-        let now = Instant::now();
-        let mut state = self.state.lock();
-        state.refused.retain(|_, (_, until)| *until > now);
-        state
-            .refused
-            .insert(gvr.clone(), (refusal, now + REFUSED_FOR));
+        let until = Instant::now() + REFUSED_FOR;
+        self.refused.put(gvr.clone(), refusal, Some(until));
     }
 
     /// Removes an informer that has ended, unless another has taken its place.
@@ -336,8 +349,8 @@ impl Informers {
             .max_objects_per_kind
             .store(now.max_objects_per_kind, Ordering::Relaxed);
         if before != now {
+            self.refused.flush();
             let mut state = self.state.lock();
-            state.refused.clear();
             let is_always = |kind: &(String, String)| now.policy_of(kind) == CachePolicy::Always;
             state.told_unserved.retain(is_always);
         }
@@ -370,10 +383,10 @@ mod tests {
         // Without a connection nothing becomes known of any.
         let (_connections, connected) = watch::channel(None);
         let informers = Informers::new("a", &fleet, connected, &stop);
-        for at in 0..MOST_REFUSED + 10 {
+        for at in 0..MOST_UNKNOWN + 10 {
             informers.demand(&Gvr::new("ex.io", "v1", &format!("things{at}")));
         }
-        assert_eq!(informers.all().len(), MOST_REFUSED);
+        assert_eq!(informers.all().len(), MOST_UNKNOWN);
         stop.cancel();
     }
 

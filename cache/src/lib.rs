@@ -28,6 +28,7 @@ pub mod envelope;
 mod error_chain;
 pub mod eviction;
 pub mod exec_plugin;
+pub mod facts;
 pub mod fields;
 pub mod floor;
 pub mod frame;
