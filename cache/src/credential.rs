@@ -1,16 +1,20 @@
 //! As whom the proxy speaks to a cluster.
 
+mod file;
 mod source;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use http::HeaderValue;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::sign::CertifiedKey;
 use secrecy::{ExposeSecret, SecretString};
 use tokio::time::Instant;
 
 pub(crate) use self::source::CredentialSource;
+use crate::cluster_accessor::NotConnectedReason;
+use crate::error_chain::error_chain;
 use crate::exec_plugin::ExecPluginConfig;
 use crate::upstream::{BoxError, tls};
 
@@ -62,6 +66,8 @@ pub(crate) struct CredentialError {
     message: String,
     /// For the log: may name a path.
     detail: Option<String>,
+    /// There is one, which no server would take.
+    invalid: bool,
 }
 
 impl CredentialError {
@@ -69,13 +75,31 @@ impl CredentialError {
         Self {
             message,
             detail: None,
+            invalid: false,
         }
     }
 
     fn unreadable(what: &str, path: &Path, error: &std::io::Error) -> Self {
         Self {
-            message: format!("the {what} file cannot be read"),
             detail: Some(format!("{}: {error}", path.display())),
+            ..Self::missing(format!("the {what} file cannot be read"))
+        }
+    }
+
+    fn unusable(error: &(dyn std::error::Error + 'static)) -> Self {
+        Self {
+            detail: Some(error_chain(error)),
+            invalid: true,
+            ..Self::missing("the client certificate cannot be used".to_owned())
+        }
+    }
+
+    /// Whether there is none, or one that cannot be used.
+    pub(crate) fn reason(&self) -> NotConnectedReason {
+        if self.invalid {
+            NotConnectedReason::CredentialInvalid
+        } else {
+            NotConnectedReason::CredentialMissing
         }
     }
 
@@ -100,18 +124,25 @@ impl ClientCertificate {
     /// What rustls takes.
     ///
     /// # Errors
-    /// One of them is not PEM.
-    pub(crate) fn parse(
-        &self,
-    ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), BoxError> {
+    /// One of them is not PEM, or they do not belong together.
+    pub(crate) fn certified(&self, provider: &CryptoProvider) -> Result<CertifiedKey, BoxError> {
         let chain = tls::certificates(&self.certificate)?;
         if chain.is_empty() {
             return Err("there is no certificate in PEM form in the client certificate".into());
         }
-        Ok((
-            chain,
-            tls::private_key(self.key.expose_secret().as_bytes())?,
-        ))
+        let key = tls::private_key(self.key.expose_secret().as_bytes())?;
+        let pair = CertifiedKey::from_der(chain, key, provider);
+        pair.map_err(|error| {
+            format!("the client certificate and its key do not fit: {error}").into()
+        })
+    }
+
+    /// Whether it can be used.
+    fn check(&self) -> Result<(), CredentialError> {
+        match self.certified(&aws_lc_rs::default_provider()) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(CredentialError::unusable(&*error)),
+        }
     }
 }
 

@@ -117,7 +117,7 @@ pub(super) async fn connect(
 ) -> Result<Connected, Failure> {
     let missing = |error: CredentialError| Failure {
         error: error.detail().map(Into::into),
-        ..Failure::new(NotConnectedReason::CredentialMissing, error.to_string())
+        ..Failure::new(error.reason(), error.to_string())
     };
     let unusable = |error: BoxError| Failure {
         error: Some(error),

@@ -19,9 +19,6 @@ use crate::credential::{Credential, CredentialError};
 /// Least time between two probes that requests ask for.
 const MIN_PROBE_GAP: Duration = Duration::from_millis(250);
 
-/// A credential that could not be renewed is good until the server says otherwise; the next try waits this long.
-const RENEWAL_RETRY: Duration = Duration::from_secs(10);
-
 /// Least time between two loads that requests ask for: an API behind an aggregator may answer 401 for reasons of its own.
 const MIN_RELOAD_GAP: Duration = Duration::from_secs(10);
 
@@ -185,7 +182,8 @@ impl Owner {
         async move { credentials.load(rejected).await }.boxed()
     }
 
-    /// Uses a loaded credential and tells when to load the next one.
+    /// Uses a loaded credential and tells when to load the next one. One that could not be renewed is good until the server
+    /// says otherwise.
     fn loaded(
         &mut self,
         loaded: Result<Credential, CredentialError>,
@@ -194,19 +192,15 @@ impl Owner {
         let fresh = match loaded {
             Ok(fresh) => fresh,
             Err(error) => {
-                warn!(
-                    cluster = self.config.name,
-                    why = %error,
-                    error = error.detail(),
-                    "credential not renewed"
-                );
-                return Some(Instant::now() + RENEWAL_RETRY);
+                let retry_in = self.credentials.retry_in();
+                self.log_not_renewed(&error, retry_in);
+                return Some(Instant::now() + retry_in);
             }
         };
         if !fresh.same(&self.credential) {
             if let Err(error) = connection.rotate(&self.credential, &fresh) {
                 warn!(cluster = self.config.name, error, "credential not usable");
-                return Some(Instant::now() + RENEWAL_RETRY);
+                return Some(Instant::now() + self.credentials.retry_in());
             }
             info!(cluster = self.config.name, "credential rotated");
         }

@@ -14,6 +14,7 @@ use super::owner::Owner;
 use super::view::{Trouble, View, grace};
 use crate::cluster_config::ConnectPolicy;
 use crate::connection::Connection;
+use crate::credential::CredentialError;
 use crate::error_chain::error_chain;
 
 impl Owner {
@@ -225,6 +226,17 @@ impl Owner {
             debug!(cluster, "request unauthorized, credential accepted");
         } else {
             warn!(cluster, "request unauthorized, credential accepted");
+        }
+    }
+
+    /// The same trouble again is not told again: a login that has ended may wait for a person for days.
+    pub(super) fn log_not_renewed(&self, error: &CredentialError, retry_in: Duration) {
+        let cluster = &self.config.name;
+        let (detail, retry_in) = (error.detail(), seconds(retry_in));
+        if self.credentials.failed_as_before() {
+            debug!(cluster, why = %error, error = detail, retry_in, "credential still not renewed");
+        } else {
+            warn!(cluster, why = %error, error = detail, retry_in, "credential not renewed");
         }
     }
 

@@ -1,6 +1,9 @@
 //! Loads a credential: from its configuration, from files, from a plugin.
 
+use std::fmt;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use http::HeaderValue;
@@ -9,34 +12,59 @@ use parking_lot::Mutex;
 use secrecy::{ExposeSecret, SecretString};
 use tokio::time::Instant;
 
+use super::file::{read, settled};
 use super::{ClientCertificate, Credential, CredentialConfig, CredentialError};
-use crate::exec_plugin::{self, ExecCredential};
+use crate::exec_plugin::{self, ExecCredential, ExecPluginConfig};
+use crate::facts::{ClusterFacts, Facts, NoFact};
 use crate::upstream::connector::basic_header;
 
 /// How often files are read again. Kubelet renews a projected token at 80 % of its life, an hour by default: any pause of
 /// seconds will do. By content, since a swapped symbolic link keeps times that tell nothing.
 const FILE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// While a credential in files is missing or rejected, how often to look for another one.
+/// While a credential in files is missing, damaged or rejected, how often to look for another one.
 const FILE_LOOK: Duration = Duration::from_secs(2);
 
-/// Least time between two runs of a plugin that are not asked for by a 401.
+/// Least time between two runs of a plugin that are not asked for by a 401, and the pause after its first failure.
 const EXEC_MIN_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Where a cluster's credential comes from. Only the cluster's owner task loads, one load at a time: so a plugin never
-/// runs twice at once for a cluster.
-#[derive(Debug)]
+/// The longest pause after failures of a plugin: twice as long after each, since what it lacks is a person as a rule.
+const EXEC_MAX_PAUSE: Duration = Duration::from_secs(160);
+
+/// What the plugins of all clusters printed, each good until its time to be renewed. None is forgotten before: there is one
+/// of each cluster at most.
+static PRINTED: LazyLock<Arc<Facts<(), Credential, CredentialError>>> =
+    LazyLock::new(|| Facts::new(u64::MAX, |(), _| 1));
+
+/// Where a cluster's credential comes from. A cluster has one source at a time, and only its owner task loads.
 pub(crate) struct CredentialSource {
     config: CredentialConfig,
-    /// What a plugin printed last, good until its refresh time.
-    printed: Mutex<Option<Credential>>,
+    /// What a plugin printed last. Its run is a question: one at a time, it goes on when the load that began it is cut short
+    /// by a changed configuration, and ends with the source.
+    printed: Option<ClusterFacts<(), Credential, CredentialError>>,
+    plugin_failed: Arc<AtomicBool>,
+    seen: Mutex<Seen>,
+}
+
+/// What loading has seen so far.
+#[derive(Default)]
+struct Seen {
+    /// The certificate and key that were found to fit last.
+    certificate: Option<ClientCertificate>,
+    token: Option<Vec<u8>>,
+    /// Loads that failed one after the other, and how the last one did.
+    failures: u32,
+    error: Option<CredentialError>,
+    is_same_error: bool,
 }
 
 impl CredentialSource {
     pub(crate) fn new(config: CredentialConfig) -> Self {
         Self {
+            printed: config.runs_plugin().then(|| PRINTED.of_cluster()),
             config,
-            printed: Mutex::new(None),
+            plugin_failed: Arc::default(),
+            seen: Mutex::default(),
         }
     }
 
@@ -71,27 +99,60 @@ impl CredentialSource {
         }
     }
 
-    /// The credential. With `rejected` a plugin runs even if what it printed last should still be good.
+    /// How long to wait before the next load, after one that failed while the credential from before is in use.
+    pub(crate) fn retry_in(&self) -> Duration {
+        if self.is_in_files() {
+            return FILE_LOOK;
+        }
+        let failures = self.seen.lock().failures;
+        let doubled = EXEC_MIN_INTERVAL * (1 << failures.saturating_sub(1).min(10));
+        doubled.min(EXEC_MAX_PAUSE)
+    }
+
+    /// Whether the last load failed as the one before.
+    pub(crate) fn failed_as_before(&self) -> bool {
+        self.seen.lock().is_same_error
+    }
+
+    /// The credential, which can be used as far as this side can tell. With `rejected` a plugin runs even if what it printed
+    /// last should still be good.
     ///
     /// # Errors
     /// Why there is none.
     pub(crate) async fn load(&self, rejected: bool) -> Result<Credential, CredentialError> {
-        match &self.config {
+        let loaded = match &self.config {
             CredentialConfig::Both {
                 certificate,
                 authorization,
-            } => {
-                let mut credential = self.load_one(certificate, rejected).await?;
-                let other = self.load_one(authorization, rejected).await?;
-                credential.authorization = other.authorization;
-                credential.refresh_at = match (credential.refresh_at, other.refresh_at) {
-                    (Some(one), Some(two)) => Some(one.min(two)),
-                    (one, two) => one.or(two),
-                };
-                Ok(credential)
-            }
+            } => self.load_both(certificate, authorization, rejected).await,
             one => self.load_one(one, rejected).await,
+        };
+        let mut seen = self.seen.lock();
+        match &loaded {
+            Ok(_) => (seen.failures, seen.error) = (0, None),
+            Err(error) => {
+                seen.failures = seen.failures.saturating_add(1);
+                seen.is_same_error = seen.error.as_ref() == Some(error);
+                seen.error = Some(error.clone());
+            }
         }
+        loaded
+    }
+
+    async fn load_both(
+        &self,
+        certificate: &CredentialConfig,
+        authorization: &CredentialConfig,
+        rejected: bool,
+    ) -> Result<Credential, CredentialError> {
+        let mut credential = self.load_one(certificate, rejected).await?;
+        let other = self.load_one(authorization, rejected).await?;
+        credential.authorization = other.authorization;
+        credential.refresh_at = match (credential.refresh_at, other.refresh_at) {
+            (Some(one), Some(two)) => Some(one.min(two)),
+            (one, two) => one.or(two),
+        };
+        Ok(credential)
     }
 
     async fn load_one(
@@ -104,49 +165,95 @@ impl CredentialSource {
             CredentialConfig::Anonymous | CredentialConfig::Both { .. } => {}
             CredentialConfig::ClientCertificate { certificate, key } => {
                 let pair = ClientCertificate::new(certificate.clone(), key.clone());
+                pair.check()?;
                 credential.certificate = Some(pair);
             }
             CredentialConfig::ClientCertificateFiles { certificate, key } => {
-                let certificate = read(certificate, "client certificate").await?;
-                let key = read(key, "client key").await?;
-                let key = SecretString::from(String::from_utf8_lossy(&key).into_owned());
-                credential.certificate = Some(ClientCertificate::new(certificate, key));
+                credential.certificate = Some(self.read_pair(certificate, key).await?);
                 credential.refresh_at = Some(Instant::now() + FILE_INTERVAL);
             }
             CredentialConfig::Token(token) => {
                 credential.authorization = Some(bearer(token.expose_secret())?);
             }
             CredentialConfig::TokenFile(path) => {
-                let token = read(path, "token").await?;
-                let token = SecretString::from(String::from_utf8_lossy(&token).into_owned());
-                let token = token.expose_secret().trim();
-                if token.is_empty() {
-                    return Err(CredentialError::missing(
-                        "the token file is empty".to_owned(),
-                    ));
-                }
-                credential.authorization = Some(bearer(token)?);
+                credential.authorization = Some(self.read_token(path).await?);
                 credential.refresh_at = Some(Instant::now() + FILE_INTERVAL);
             }
             CredentialConfig::Basic { username, password } => {
                 let header = basic_header(username, password.expose_secret());
                 credential.authorization = Some(header.map_err(|_| not_a_header())?);
             }
-            CredentialConfig::Exec(plugin) => {
-                if !rejected && let Some(printed) = self.still_good() {
-                    return Ok(printed);
-                }
-                credential = from_plugin(exec_plugin::run(plugin).await?)?;
-                *self.printed.lock() = Some(credential.clone());
-            }
+            CredentialConfig::Exec(plugin) => return self.run_plugin(plugin, rejected).await,
         }
         Ok(credential)
     }
 
-    fn still_good(&self) -> Option<Credential> {
-        let printed = self.printed.lock().clone()?;
-        let good = printed.refresh_at.is_none_or(|at| Instant::now() < at);
-        good.then_some(printed)
+    /// The certificate and the key, if they belong together: who writes them writes one after the other.
+    async fn read_pair(
+        &self,
+        certificate: &Path,
+        key: &Path,
+    ) -> Result<ClientCertificate, CredentialError> {
+        let look = || async {
+            let certificate = read(certificate, "client certificate").await?;
+            let key = read(key, "client key").await?;
+            let key = SecretString::from(String::from_utf8_lossy(&key).into_owned());
+            Ok(ClientCertificate::new(certificate, key))
+        };
+        let before = self.seen.lock().certificate.clone();
+        let pair = settled(before.as_ref(), look).await?;
+        if before.as_ref() != Some(&pair) {
+            pair.check()?;
+            self.seen.lock().certificate = Some(pair.clone());
+        }
+        Ok(pair)
+    }
+
+    async fn read_token(&self, path: &Path) -> Result<HeaderValue, CredentialError> {
+        let before = self.seen.lock().token.clone();
+        let bytes = settled(before.as_ref(), || read(path, "token")).await?;
+        let header = {
+            let token = SecretString::from(String::from_utf8_lossy(&bytes).into_owned());
+            let token = token.expose_secret().trim();
+            if token.is_empty() {
+                let message = "the token file is empty".to_owned();
+                return Err(CredentialError::missing(message));
+            }
+            bearer(token)?
+        };
+        self.seen.lock().token = Some(bytes);
+        Ok(header)
+    }
+
+    async fn run_plugin(
+        &self,
+        plugin: &ExecPluginConfig,
+        rejected: bool,
+    ) -> Result<Credential, CredentialError> {
+        // There are always facts where there is a plugin.
+        let Some(printed) = &self.printed else {
+            return Ok(Credential::default());
+        };
+        if rejected {
+            printed.forget(&());
+        }
+        let (plugin, failed) = (plugin.clone(), Arc::clone(&self.plugin_failed));
+        let run = async move {
+            let credential = from_plugin(exec_plugin::run(&plugin, &failed).await?)?;
+            let good_until = credential.refresh_at;
+            Ok((credential, good_until))
+        };
+        let answer = printed.get_or_ask((), run).await;
+        answer.map_err(|none| match none {
+            NoFact::Failed(error) => error,
+            NoFact::Ended => CredentialError::missing("the credential plugin was ended".to_owned()),
+        })
+    }
+}
+
+impl fmt::Debug for CredentialSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CredentialSource").finish_non_exhaustive()
     }
 }
 
@@ -155,6 +262,9 @@ fn from_plugin(printed: ExecCredential) -> Result<Credential, CredentialError> {
         Some(token) => Some(bearer(token.expose_secret())?),
         None => None,
     };
+    if let Some(certificate) = &printed.certificate {
+        certificate.check()?;
+    }
     Ok(Credential {
         authorization,
         certificate: printed.certificate,
@@ -180,84 +290,5 @@ fn not_a_header() -> CredentialError {
     CredentialError::missing("the credential holds characters that no header may hold".to_owned())
 }
 
-async fn read(path: &Path, what: &str) -> Result<Vec<u8>, CredentialError> {
-    let found = tokio::fs::read(path).await;
-    found.map_err(|error| CredentialError::unreadable(what, path, &error))
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::exec_plugin::ExecPluginConfig;
-
-    fn header(credential: &Credential) -> &str {
-        let value = credential.authorization.as_ref().unwrap();
-        assert!(value.is_sensitive());
-        value.to_str().unwrap()
-    }
-
-    #[tokio::test]
-    async fn a_token_file_is_read_again_and_trimmed() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("token");
-        let source = CredentialSource::new(CredentialConfig::TokenFile(path.clone()));
-        let missing = source.load(false).await.unwrap_err();
-        assert_eq!(missing.to_string(), "the token file cannot be read");
-        let detail = format!("{}: No such file or directory (os error 2)", path.display());
-        assert_eq!(missing.detail(), Some(&*detail));
-        std::fs::write(&path, " one\n").unwrap();
-        assert_eq!(header(&source.load(false).await.unwrap()), "Bearer one");
-        std::fs::write(&path, "two\r\n\n").unwrap();
-        assert_eq!(header(&source.load(false).await.unwrap()), "Bearer two");
-        std::fs::write(&path, "\n").unwrap();
-        let empty = source.load(false).await.unwrap_err();
-        assert_eq!(empty.to_string(), "the token file is empty");
-    }
-
-    #[tokio::test]
-    async fn fixed_credentials_become_headers() {
-        let token = CredentialSource::new(CredentialConfig::Token("t".into()));
-        assert_eq!(header(&token.load(false).await.unwrap()), "Bearer t");
-        let basic = CredentialSource::new(CredentialConfig::Basic {
-            username: "u".to_owned(),
-            password: "p:w".into(),
-        });
-        assert_eq!(header(&basic.load(false).await.unwrap()), "Basic dTpwOnc=");
-        let broken = CredentialSource::new(CredentialConfig::Token("a\nb".into()));
-        assert_eq!(
-            broken.load(false).await.unwrap_err().to_string(),
-            "the credential holds characters that no header may hold"
-        );
-    }
-
-    #[tokio::test]
-    async fn a_plugin_runs_again_only_when_rejected_or_due() {
-        let dir = tempfile::tempdir().unwrap();
-        let runs = dir.path().join("runs");
-        let script = format!(
-            r#"echo x >> {0}; n=$(wc -l < {0}); printf '{{"apiVersion":"client.authentication.k8s.io/v1","status":{{"token":"t%s"}}}}' $n"#,
-            runs.display()
-        );
-        let source = CredentialSource::new(CredentialConfig::Exec(ExecPluginConfig {
-            command: "sh".into(),
-            args: vec!["-c".to_owned(), script],
-            env: Vec::new(),
-            api_version: "client.authentication.k8s.io/v1".to_owned(),
-            install_hint: None,
-            cluster_info: None,
-        }));
-        assert_eq!(header(&source.load(false).await.unwrap()), "Bearer t1");
-        assert_eq!(header(&source.load(false).await.unwrap()), "Bearer t1");
-        assert_eq!(header(&source.load(true).await.unwrap()), "Bearer t2");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_expires_is_renewed_ahead_of_time() {
-        for (life, renewed_after) in [(3600_u64, 3540_u64), (100, 80), (5, 10), (0, 10)] {
-            let expires = Timestamp::now() + Duration::from_secs(life);
-            let after = refresh_time(expires) - Instant::now();
-            let after = after.as_millis().div_ceil(1000);
-            assert_eq!(u64::try_from(after).unwrap(), renewed_after, "{life}");
-        }
-    }
-}
+mod tests;

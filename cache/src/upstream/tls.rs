@@ -9,7 +9,7 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::sign::SingleCertAndKey;
 use rustls::{
     ClientConfig, ConfigBuilder, DigitallySignedStruct, RootCertStore, SignatureScheme,
     WantsVerifier,
@@ -48,9 +48,7 @@ pub(crate) fn client_config(
         with_system_roots(&provider)?
     };
     if let Some(identity) = identity {
-        let (chain, key) = identity.parse()?;
-        let pair = CertifiedKey::from_der(chain, key, &provider)
-            .map_err(|error| format!("the client certificate and its key do not fit: {error}"))?;
+        let pair = identity.certified(&provider)?;
         config.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(pair));
     }
     config.resumption = sessions();

@@ -1,0 +1,102 @@
+//! Files that somebody else writes, at any moment and in any way.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::io::AsyncReadExt;
+
+use super::CredentialError;
+
+/// What is read of a file; a token or a certificate is a few kilobytes.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// The pause between two looks at a file that has just changed.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
+
+/// Looks at a file that does not come to rest.
+const MOST_LOOKS: u32 = 10;
+
+/// What `look` sees, if two looks in a row see the same or it is what was seen `before`: who writes a file in place, or two
+/// files one after the other, is not met half-way. The last look counts, whatever it saw.
+pub(super) async fn settled<T: PartialEq, L>(
+    before: Option<&T>,
+    look: impl Fn() -> L,
+) -> Result<T, CredentialError>
+where
+    L: Future<Output = Result<T, CredentialError>>,
+{
+    let mut seen = look().await;
+    for _ in 1..MOST_LOOKS {
+        if seen.as_ref().ok().is_some_and(|seen| before == Some(seen)) {
+            break;
+        }
+        tokio::time::sleep(BETWEEN_LOOKS).await;
+        let again = look().await;
+        let is_settled = again == seen;
+        seen = again;
+        if is_settled {
+            break;
+        }
+    }
+    seen
+}
+
+pub(super) async fn read(path: &Path, what: &str) -> Result<Vec<u8>, CredentialError> {
+    let found = read_bytes(path).await;
+    found.map_err(|error| CredentialError::unreadable(what, path, &error))
+}
+
+async fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
+    // Before it is opened: the open of a pipe waits for who writes into it, and holds a thread as long.
+    if !tokio::fs::metadata(path).await?.is_file() {
+        return Err(io::Error::other("it is not a file"));
+    }
+    let mut bytes = Vec::new();
+    let mut file = tokio::fs::File::open(path).await?.take(MAX_BYTES + 1);
+    file.read_to_end(&mut bytes).await?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(io::Error::other("it is larger than 1 MiB"));
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use parking_lot::Mutex;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_written_just_now_is_looked_at_until_it_rests() {
+        for (sights, before, expected, looks) in [
+            // Known, or at rest.
+            (&["old"][..], Some("old"), Some("old"), 1),
+            (&["old", "old"], None, Some("old"), 2),
+            // Emptied and written, away and back again, one half and the whole.
+            (&["", "new", "new"], Some("old"), Some("new"), 3),
+            (&["!", "new", "new"], Some("old"), Some("new"), 3),
+            (&["n", "new", "new"], Some("old"), Some("new"), 3),
+            (&["n", "old"], Some("old"), Some("old"), 2),
+            // Away for good.
+            (&["!", "!"], Some("old"), None, 2),
+            // Never at rest.
+            (
+                &["1", "2", "3", "4", "5", "6", "7", "8", "9", "10"],
+                None,
+                Some("10"),
+                10,
+            ),
+        ] {
+            let left = Mutex::new(sights.iter());
+            let look = async || match *left.lock().next().unwrap() {
+                "!" => Err(CredentialError::missing("away".to_owned())),
+                sight => Ok(sight.to_owned()),
+            };
+            let before = before.map(str::to_owned);
+            let seen = settled(before.as_ref(), look).await.ok();
+            assert_eq!(seen.as_deref(), expected, "{sights:?}");
+            assert_eq!(sights.len() - left.lock().len(), looks, "{sights:?}");
+        }
+    }
+}
