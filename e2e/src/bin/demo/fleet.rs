@@ -1,11 +1,13 @@
 //! The clusters of the demo: what is in them, how it changes, and how they fail.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use fleetcache_e2e::fleet_box::{FleetBox, Script};
 use fleetcache_e2e::kubeconfig::Context;
-use fleetcache_e2e::sim::{SimCluster, SimConfig, Status, Store};
+use fleetcache_e2e::sim::{Fault, Filling, SimCluster, SimConfig, Status, Store};
 use rand::Rng as _;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -20,18 +22,35 @@ const NAMESPACES: [&str; 3] = ["shop", "payments", "search"];
 
 const NODES: usize = 3;
 
-/// How long all clusters are up between two outages.
+/// With more clusters they are filled when somebody looks, change less often, and fail otherwise.
+pub(crate) const FEW: usize = 20;
+
+/// How long all of few clusters are up between two outages.
 pub(crate) const UP: Duration = Duration::from_secs(15);
 
-/// How long an outage lasts: long enough to try kubectl on it.
+/// How long an outage of few clusters lasts: long enough to try kubectl on it.
 pub(crate) const DOWN: Duration = Duration::from_secs(20);
 
-/// How often something changes in a cluster.
+/// Of many clusters, so often some come back and others go.
+pub(crate) const TURN: Duration = Duration::from_secs(20);
+
+/// The share of those that are down which come back in a turn: one in so many.
+pub(crate) const TURNS: usize = 10;
+
+/// How often something changes in a cluster, of few.
 const CHANGE_EVERY: Duration = Duration::from_millis(250);
+
+/// How the clusters of the demo fail.
+pub(crate) enum Outages {
+    /// So many at a time, in turn.
+    Turns(usize),
+    /// As a script says.
+    Script(Script),
+}
 
 /// All clusters.
 pub(crate) struct Fleet {
-    clusters: Vec<SimCluster>,
+    clusters: FleetBox,
     objects: usize,
     changes: Arc<AtomicU64>,
 }
@@ -39,11 +58,24 @@ pub(crate) struct Fleet {
 impl Fleet {
     /// Starts the clusters and fills them.
     pub(crate) async fn start(count: usize, objects: usize) -> anyhow::Result<Self> {
-        let mut clusters = Vec::with_capacity(count);
-        for index in 0..count {
-            let cluster = SimCluster::start(SimConfig::new(name(index))).await?;
-            fill(cluster.store(), objects)?;
-            clusters.push(cluster);
+        let few = count <= FEW;
+        let filling = Filling::new(move |store| {
+            // The store is new, and its names are all different.
+            let _ = fill(store, objects);
+        });
+        let clusters = FleetBox::start((0..count).map(name), |config| SimConfig {
+            filling: (!few).then(|| filling.clone()),
+            ..config
+        });
+        let clusters = clusters.await?;
+        for cluster in clusters.clusters() {
+            for namespace in NAMESPACES {
+                let namespace = json!({"metadata": {"name": namespace}});
+                cluster.store().create("namespaces", namespace)?;
+            }
+            if few {
+                fill(cluster.store(), objects)?;
+            }
         }
         Ok(Self {
             clusters,
@@ -54,10 +86,8 @@ impl Fleet {
 
     /// The clusters' names.
     pub(crate) fn names(&self) -> Vec<String> {
-        self.clusters
-            .iter()
-            .map(|cluster| cluster.name().to_owned())
-            .collect()
+        let names = self.all().iter().map(|cluster| cluster.name().to_owned());
+        names.collect()
     }
 
     /// How many objects each was filled with.
@@ -72,12 +102,17 @@ impl Fleet {
 
     /// How to reach each of them.
     pub(crate) fn contexts(&self) -> Vec<Context> {
-        self.clusters.iter().map(SimCluster::context).collect()
+        self.clusters.contexts(0..self.all().len())
+    }
+
+    fn all(&self) -> &[SimCluster] {
+        self.clusters.clusters()
     }
 
     /// Keeps changing objects, down or not, until `stop`.
     pub(crate) fn change(&self, tasks: &TaskTracker, stop: &CancellationToken) {
-        for cluster in &self.clusters {
+        let every = CHANGE_EVERY * u32::try_from(self.all().len() / FEW).unwrap_or(1).max(1);
+        for cluster in self.all() {
             let (store, changes, stop) =
                 (cluster.store().clone(), self.changes.clone(), stop.clone());
             let mut changing = Changing {
@@ -88,11 +123,11 @@ impl Fleet {
             tasks.spawn(async move {
                 loop {
                     tokio::select! {
-                        () = tokio::time::sleep(CHANGE_EVERY) => {}
+                        () = tokio::time::sleep(every) => {}
                         () = stop.cancelled() => return,
                     }
-                    // The user may have deleted what was to be changed.
-                    if changing.change_one().is_ok() {
+                    // Of many, nobody may have looked at this one; and the user may have deleted what was to be changed.
+                    if !changing.store.is_empty("nodes") && changing.change_one().is_ok() {
                         changes.fetch_add(1, Ordering::Relaxed);
                     }
                 }
@@ -100,9 +135,21 @@ impl Fleet {
         }
     }
 
-    /// Takes clusters down and brings them back, in turn, for ever. The first, which the lines to try name, is the last.
-    pub(crate) async fn fail(&self, down: usize) -> anyhow::Result<()> {
-        let mut turn = self.clusters.iter().rev().cycle();
+    /// Takes clusters down and brings them back, for ever.
+    pub(crate) async fn fail(&self, outages: &Outages) -> anyhow::Result<()> {
+        match outages {
+            Outages::Script(script) => {
+                self.clusters.play(script).await?;
+                std::future::pending().await
+            }
+            Outages::Turns(down) if self.all().len() <= FEW => self.fail_few(*down).await,
+            Outages::Turns(down) => self.fail_many(*down).await,
+        }
+    }
+
+    /// All are up, then the next ones are down, in turn. The first, which the lines to try name, is the last.
+    async fn fail_few(&self, down: usize) -> anyhow::Result<()> {
+        let mut turn = self.all().iter().rev().cycle();
         loop {
             tokio::time::sleep(UP).await;
             let failing: Vec<&SimCluster> = turn.by_ref().take(down).collect();
@@ -116,12 +163,50 @@ impl Fleet {
         }
     }
 
-    /// Ends the clusters.
-    pub(crate) async fn stop(self) {
-        for cluster in self.clusters {
-            cluster.stop().await;
+    /// As many are down all the time, from the start. In each turn those that are down longest come back, and others go.
+    async fn fail_many(&self, down: usize) -> anyhow::Result<()> {
+        let mut turn = self.all().iter().enumerate().rev().cycle();
+        let mut failing = VecDeque::new();
+        loop {
+            while failing.len() < down {
+                let Some((index, cluster)) = turn.next() else {
+                    break;
+                };
+                break_somehow(cluster, index)?;
+                failing.push_back(cluster);
+            }
+            tokio::time::sleep(TURN).await;
+            for cluster in failing.drain(..failing.len().div_ceil(TURNS)) {
+                cluster.heal()?;
+            }
         }
     }
+
+    /// Ends the clusters.
+    pub(crate) async fn stop(self) {
+        self.clusters.stop().await;
+    }
+}
+
+/// Most clusters that are away simply do not answer. The others show what else there is.
+fn break_somehow(cluster: &SimCluster, index: usize) -> anyhow::Result<()> {
+    match index % 10 {
+        0..5 => cluster.vanish()?,
+        5 => cluster.kill(),
+        6 => cluster.fault(Fault::Stall),
+        7 => {
+            cluster.fault(Fault::AnotherCa);
+            cluster.fault(Fault::Cut);
+        }
+        8 => cluster.fault(Fault::Unauthorized),
+        _ => {
+            cluster.fault(Fault::Answer {
+                code: 503,
+                paths: Vec::new(),
+            });
+        }
+    }
+    Ok(())
 }
 
 fn name(index: usize) -> String {
@@ -153,9 +238,6 @@ impl Kind {
 fn fill(store: &Store, objects: usize) -> Result<(), Status> {
     for node in 0..NODES {
         store.create("nodes", node_object(node))?;
-    }
-    for namespace in NAMESPACES {
-        store.create("namespaces", json!({"metadata": {"name": namespace}}))?;
     }
     for index in 0..objects {
         let namespace = NAMESPACES[index % NAMESPACES.len()];

@@ -5,7 +5,7 @@ use std::fs::OpenOptions;
 use std::future::pending;
 use std::io::{Write as _, stdout};
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -15,7 +15,7 @@ use fleetcache::app::App;
 use fleetcache::args::ServeArgs;
 use fleetcache::config::Config;
 use fleetcache::telemetry;
-use fleetcache_e2e::kubeconfig;
+use fleetcache_e2e::{kubeconfig, open_files};
 use tempfile::TempDir;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -24,8 +24,14 @@ use tokio_util::task::TaskTracker;
 mod fleet;
 mod screen;
 
-use fleet::Fleet;
+use fleet::{FEW, Fleet, Outages};
 use screen::Screen;
+
+/// Descriptors that a cluster takes: its own, those of a black hole, and both ends of its connections.
+const FILES_A_CLUSTER: usize = 8;
+
+/// Descriptors that are no cluster's.
+const OTHER_FILES: usize = 200;
 
 /// Simulated clusters, the proxy in front of them, and kubectl lines to try.
 #[derive(Debug, Parser)]
@@ -38,8 +44,13 @@ struct Args {
     #[arg(long, value_name = "N", default_value_t = 200)]
     objects: usize,
     /// How many of the clusters are down at a time
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "script")]
     down: usize,
+    /// A file that says when which clusters fail and how, in lines such as `5s 0..700 vanish`, `20s 10% of 0..700 heal`,
+    /// `20s 700..800 answer 503`; also kill, refuse, cut, stall, half-open, slow 200ms, slow-handshake 2s, another-ca,
+    /// unauthorized, rebuild
+    #[arg(long, value_name = "FILE")]
+    script: Option<PathBuf>,
     /// Address that the proxy serves on; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
     listen: String,
@@ -52,11 +63,25 @@ impl Args {
     /// What the arguments by themselves cannot say.
     fn check(&self) -> Result<(), clap::Error> {
         let Self { clusters, down, .. } = self;
-        if down <= clusters {
+        if down <= clusters || self.script.is_some() {
             return Ok(());
         }
         let what = format!("--down {down} is more than --clusters {clusters}");
         Err(Self::command().error(ErrorKind::ValueValidation, what))
+    }
+}
+
+impl Args {
+    fn outages(&self) -> anyhow::Result<Outages> {
+        let Some(path) = &self.script else {
+            return Ok(Outages::Turns(self.down));
+        };
+        let script = std::fs::read_to_string(path)
+            .map_err(anyhow::Error::from)
+            .and_then(|text| text.parse());
+        Ok(Outages::Script(script.with_context(|| {
+            format!("the script {}", path.display())
+        })?))
     }
 }
 
@@ -72,6 +97,8 @@ fn at_least_one(text: &str) -> Result<usize, String> {
 async fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     args.check().unwrap_or_else(|error| error.exit());
+    let outages = args.outages()?;
+    open_files::allow(args.clusters * FILES_A_CLUSTER + OTHER_FILES)?;
     // The proxy logs every outage, which here are all on purpose.
     telemetry::start(&|name| match (name, std::env::var_os(name)) {
         ("FLEETCACHE_LOG", None) => Some("error".into()),
@@ -97,7 +124,7 @@ async fn main() -> anyhow::Result<()> {
         }
     };
     tokio::select! {
-        failed = demo.run(args.down) => failed?,
+        failed = demo.run(&outages) => failed?,
         () = signalled() => {}
         () = end => {}
     }
@@ -131,7 +158,8 @@ impl Demo {
         private.write(true).create_new(true).mode(0o600);
         private.open(&kubeconfig)?;
         kubeconfig::write(&kubeconfig, &fleet.contexts())?;
-        let proxy = start_proxy(&kubeconfig, &args.listen, &dir.path().join("state")).await?;
+        let few = args.clusters <= FEW;
+        let proxy = start_proxy(&kubeconfig, &args.listen, &dir.path().join("state"), few).await?;
         let (changes, stop) = (TaskTracker::new(), CancellationToken::new());
         fleet.change(&changes, &stop);
         Ok(Self {
@@ -144,11 +172,11 @@ impl Demo {
     }
 
     /// Lets clusters fail and shows it, until something goes wrong.
-    async fn run(&self, down: usize) -> anyhow::Result<()> {
+    async fn run(&self, outages: &Outages) -> anyhow::Result<()> {
         let mut screen = Screen::new(&self.fleet, &self.proxy)?;
-        screen.introduce(down)?;
+        screen.introduce(outages)?;
         tokio::select! {
-            failed = self.fleet.fail(down) => failed,
+            failed = self.fleet.fail(outages) => failed,
             failed = screen.follow() => failed,
         }
     }
@@ -163,7 +191,12 @@ impl Demo {
 }
 
 /// The proxy, in this process, as `fleetcache serve --kubeconfig …` sets it up.
-async fn start_proxy(kubeconfig: &Path, listen: &str, state_dir: &Path) -> anyhow::Result<App> {
+async fn start_proxy(
+    kubeconfig: &Path,
+    listen: &str,
+    state_dir: &Path,
+    few: bool,
+) -> anyhow::Result<App> {
     let args = ServeArgs {
         kubeconfig: vec![kubeconfig.to_owned()],
         listen: Some(listen.to_owned()),
@@ -173,8 +206,10 @@ async fn start_proxy(kubeconfig: &Path, listen: &str, state_dir: &Path) -> anyho
     };
     let read = move || {
         let mut config = Config::from_args(&args, &|_| None)?;
-        // Outages are short here: a cluster that is back shall show within moments.
-        config.connections.backoff_max = Duration::from_secs(2);
+        // Outages of few are short: a cluster that is back shall show within moments.
+        if few {
+            config.connections.backoff_max = Duration::from_secs(2);
+        }
         Ok(config)
     };
     App::start(Box::new(read)).await

@@ -1,7 +1,9 @@
 //! What the demo prints: lines to try, then how the clusters do as the proxy sees them.
 
+use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, Stdout, Write as _, stdout};
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -13,14 +15,14 @@ use http::StatusCode;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use crate::fleet::{DOWN, Fleet, UP};
+use crate::fleet::{DOWN, FEW, Fleet, Outages, TURN, TURNS, UP};
 
 /// Where no terminal shows a line that changes, one is printed this often.
 const PRINT_EVERY: Duration = Duration::from_secs(10);
 
-/// How often the clusters are asked, and for how many more clusters it is less often.
+/// How often clusters are asked, and how many each time; of more, each is asked less often.
 const ASK_EVERY: Duration = Duration::from_secs(1);
-const CLUSTERS_A_SECOND: u32 = 50;
+const CLUSTERS_A_SECOND: usize = 100;
 
 /// How many clusters are asked at a time.
 const AT_A_TIME: usize = 2;
@@ -39,15 +41,21 @@ pub(crate) struct Screen<'a> {
     out: Stdout,
 }
 
-/// How all clusters did at one time.
-#[derive(Default)]
-struct Round {
-    /// From memory, in this time each.
-    cached: Vec<Duration>,
-    /// Answered by the cluster itself.
-    live: usize,
-    /// Not answered, with the reason and the time that the proxy took to say so.
-    down: Vec<(String, String, Duration)>,
+/// What a cluster answered when it was last asked.
+#[derive(Clone)]
+enum Outcome {
+    /// From memory, in this time.
+    Cached(Duration),
+    /// By itself.
+    Live,
+    /// Nothing: the reason, and the time that the proxy took to say so.
+    Down(String, Duration),
+}
+
+/// How all clusters did when they were last asked.
+struct Seen<'a> {
+    names: &'a [String],
+    outcomes: Vec<Option<Outcome>>,
 }
 
 impl<'a> Screen<'a> {
@@ -77,7 +85,7 @@ impl<'a> Screen<'a> {
     }
 
     /// Says what runs, and what to try.
-    pub(crate) fn introduce(&mut self, down: usize) -> anyhow::Result<()> {
+    pub(crate) fn introduce(&mut self, outages: &Outages) -> anyhow::Result<()> {
         let Self {
             proxy,
             admin,
@@ -91,14 +99,20 @@ impl<'a> Screen<'a> {
             self.fleet.objects(),
         );
         let name = names.first().map_or("oslo", String::as_str);
-        let outages = outages(down);
-        let try_outage = if down == 0 {
-            String::new()
-        } else {
-            format!(
+        let few = names.len() <= FEW;
+        let try_outage = match outages {
+            Outages::Turns(0) => String::new(),
+            _ if few => format!(
                 "  time kubectl --context {name} get nodes      # when {name} is down: an answer at once\n"
-            )
+            ),
+            _ => {
+                let last = names.last().map_or(name, String::as_str);
+                format!(
+                    "  time kubectl --context {last} get nodes      # while {last} is down, as it is at first: an answer at once\n"
+                )
+            }
         };
+        let outages = say_outages(outages, few);
         let text = format!(
             "{clusters} of {objects} objects each, behind {proxy}\n\
              The clusters are simulated: no logs, exec, explain or server-side apply.\n\
@@ -126,20 +140,23 @@ impl<'a> Screen<'a> {
     /// Shows how the clusters do, until printing fails.
     pub(crate) async fn follow(&mut self) -> anyhow::Result<()> {
         let names = self.fleet.names();
-        let pause = ASK_EVERY * (u32::try_from(names.len())? / CLUSTERS_A_SECOND).max(1);
         let live = self.out.is_terminal();
-        let (mut shown, mut printed) = (Vec::new(), None::<Instant>);
+        let mut seen = Seen {
+            names: &names,
+            outcomes: vec![None; names.len()],
+        };
+        let (mut shown, mut printed) = (None, None::<Instant>);
+        let mut next = 0;
         // The proxy has just begun to connect to them.
         tokio::time::sleep(ASK_EVERY).await;
         loop {
-            let round = self.ask(&names).await;
-            let line = round.line(names.len(), self.fleet.changes());
-            let down = round
-                .down
-                .into_iter()
-                .map(|(name, ..)| name)
-                .collect::<Vec<_>>();
-            let news = down != shown || printed.is_none();
+            let end = names.len().min(next + CLUSTERS_A_SECOND);
+            self.ask(&mut seen, next..end).await;
+            next = end % names.len();
+            let line = seen.line(self.fleet.changes());
+            // Of many, some come or go all the time.
+            let down = (names.len() <= FEW).then(|| seen.down());
+            let news = printed.is_none() || down != shown;
             if live {
                 // Over the line before, unless that tells of something else.
                 let start = if news && printed.is_some() {
@@ -151,39 +168,25 @@ impl<'a> Screen<'a> {
             } else if news || printed.is_some_and(|at| at.elapsed() >= PRINT_EVERY) {
                 self.print(&format!("{line}\n"))?;
             } else {
-                tokio::time::sleep(pause).await;
+                tokio::time::sleep(ASK_EVERY).await;
                 continue;
             }
             (shown, printed) = (down, Some(Instant::now()));
-            tokio::time::sleep(pause).await;
+            tokio::time::sleep(ASK_EVERY).await;
         }
     }
 
-    async fn ask(&self, names: &[String]) -> Round {
-        let asked = stream::iter(names).map(async |name| {
-            let answer = self.client.get(&format!("/clusters/{name}/{ASKED}")).await;
-            (name.clone(), answer)
+    async fn ask(&self, seen: &mut Seen<'_>, which: Range<usize>) {
+        let names = seen.names;
+        let asked = stream::iter(which).map(async |index| {
+            let path = format!("/clusters/{}/{ASKED}", names[index]);
+            (index, Outcome::of(self.client.get(&path).await))
         });
         // Few at a time: the time that is shown shall be the proxy's, not that of waiting for one another.
         let mut answers = asked.buffered(AT_A_TIME);
-        let mut round = Round::default();
-        while let Some((name, answer)) = answers.next().await {
-            match answer {
-                Ok(it) if it.status == StatusCode::OK && from_memory(&it) => {
-                    round.cached.push(it.elapsed);
-                }
-                Ok(it) if it.status == StatusCode::OK => round.live += 1,
-                Ok(it) => round
-                    .down
-                    .push((name, it.status.as_str().to_owned(), it.elapsed)),
-                Err(error) => {
-                    let cause = error.root_cause().to_string();
-                    round.down.push((name, cause, Duration::ZERO));
-                }
-            }
+        while let Some((index, outcome)) = answers.next().await {
+            seen.outcomes[index] = Some(outcome);
         }
-        round.cached.sort_unstable();
-        round
     }
 
     fn print(&mut self, text: &str) -> anyhow::Result<()> {
@@ -194,44 +197,106 @@ impl<'a> Screen<'a> {
     }
 }
 
-impl Round {
-    fn line(&self, clusters: usize, changes: u64) -> String {
+impl Outcome {
+    fn of(answer: anyhow::Result<Answer>) -> Self {
+        match answer {
+            Ok(it) if it.status == StatusCode::OK && from_memory(&it) => Self::Cached(it.elapsed),
+            Ok(it) if it.status == StatusCode::OK => Self::Live,
+            Ok(it) => Self::Down(reason(&it), it.elapsed),
+            Err(error) => Self::Down(error.root_cause().to_string(), Duration::ZERO),
+        }
+    }
+}
+
+impl Seen<'_> {
+    /// The names of those that are down.
+    fn down(&self) -> Vec<String> {
+        let each = self.names.iter().zip(&self.outcomes);
+        let down = each.filter(|(_, outcome)| matches!(outcome, Some(Outcome::Down(..))));
+        down.map(|(name, _)| name.clone()).collect()
+    }
+
+    fn line(&self, changes: u64) -> String {
+        let (mut cached, mut live, mut asked) = (Vec::new(), 0, 0);
+        let mut down: BTreeMap<&str, Vec<(&str, Duration)>> = BTreeMap::new();
+        for (name, outcome) in self.names.iter().zip(&self.outcomes) {
+            asked += usize::from(outcome.is_some());
+            match outcome {
+                Some(Outcome::Cached(elapsed)) => cached.push(*elapsed),
+                Some(Outcome::Live) => live += 1,
+                Some(Outcome::Down(reason, elapsed)) => {
+                    down.entry(reason).or_default().push((name, *elapsed));
+                }
+                None => {}
+            }
+        }
         let time = Timestamp::now().strftime("%H:%M:%S");
-        let mut parts = vec![format!(
-            "{time}  {} of {clusters} up",
-            clusters - self.down.len()
-        )];
-        if let Some(median) = self.cached.get(self.cached.len() / 2) {
+        let of = if asked == self.names.len() {
+            ""
+        } else {
+            " asked so far"
+        };
+        let mut parts = vec![format!("{time}  {} of {asked}{of} up", cached.len() + live)];
+        cached.sort_unstable();
+        if let Some(median) = cached.get(cached.len() / 2) {
             parts.push(format!(
                 "{} answered from memory in {}",
-                self.cached.len(),
+                cached.len(),
                 milliseconds(*median)
             ));
         }
-        if self.live > 0 {
-            parts.push(format!("{} live", self.live));
+        if live > 0 {
+            parts.push(format!("{live} live"));
         }
-        // Of many, the first few stand for all.
-        for (name, what, elapsed) in self.down.iter().take(3) {
-            parts.push(format!("{name}: {what} in {}", milliseconds(*elapsed)));
-        }
-        if self.down.len() > 3 {
-            parts.push(format!("{} more down", self.down.len() - 3));
+        for (reason, mut clusters) in down {
+            if self.names.len() <= FEW {
+                let each = clusters.iter();
+                parts.extend(each.map(|(name, elapsed)| {
+                    format!("{name}: {reason} in {}", milliseconds(*elapsed))
+                }));
+            } else {
+                clusters.sort_unstable_by_key(|(_, elapsed)| *elapsed);
+                let (_, median) = clusters[clusters.len() / 2];
+                let (count, median) = (clusters.len(), milliseconds(median));
+                parts.push(format!("{count} down: {reason} in {median}"));
+            }
         }
         parts.push(format!("{changes} changes"));
         parts.join(" · ")
     }
 }
 
+/// The code, and the word for machines that says why.
+fn reason(answer: &Answer) -> String {
+    let cause = answer.json().ok().and_then(|status| {
+        let cause = &status["details"]["causes"][0]["reason"];
+        cause.as_str().map(str::to_owned)
+    });
+    let code = answer.status.as_u16();
+    cause.map_or_else(|| code.to_string(), |cause| format!("{code} {cause}"))
+}
+
 /// How clusters will fail, as a line; nothing where none will.
-fn outages(down: usize) -> String {
-    let (up, down_for) = (UP.as_secs(), DOWN.as_secs());
-    let failing = match down {
-        0 => return String::new(),
-        1 => "cluster fails".to_owned(),
-        _ => format!("{down} clusters fail"),
-    };
-    format!("Every {up} s the next {failing} for {down_for} s.\n")
+fn say_outages(outages: &Outages, few: bool) -> String {
+    let (up, down_for, turn) = (UP.as_secs(), DOWN.as_secs(), TURN.as_secs());
+    match outages {
+        Outages::Turns(0) => String::new(),
+        Outages::Turns(1) if few => {
+            format!("Every {up} s the next cluster fails for {down_for} s.\n")
+        }
+        Outages::Turns(down) if few => {
+            format!("Every {up} s the next {down} clusters fail for {down_for} s.\n")
+        }
+        Outages::Turns(down) => format!(
+            "{down} of them are down at a time: half of those are black holes, the others refuse, accept and never answer, show \
+             the certificate of another CA, or answer 401 or 503.\n\
+             Every {turn} s one in {TURNS} of them comes back, and others fail.\n"
+        ),
+        Outages::Script(script) => {
+            let steps = plural(script.steps().len(), "step");
+            format!("They fail as the script says, in {steps}.\n")
+        }
+    }
 }
 
 fn plural(count: usize, what: &str) -> String {
