@@ -24,6 +24,7 @@ pub mod memory;
 pub mod metrics;
 pub mod negotiation;
 pub mod observe;
+pub mod open_files;
 pub mod protobuf;
 pub mod query;
 pub mod rarely;

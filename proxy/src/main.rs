@@ -15,7 +15,7 @@ use fleetcache::config::{self, Config, Mistakes};
 use fleetcache::reload::ReadConfig;
 use fleetcache::serving_kubeconfig::{SelectError, ServingKubeconfig};
 use fleetcache::why::{self, Question};
-use fleetcache::{state_dir, telemetry};
+use fleetcache::{open_files, state_dir, telemetry};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Instant;
 
@@ -57,6 +57,9 @@ fn env(name: &str) -> Option<std::ffi::OsString> {
 
 fn serve(args: ServeArgs) -> anyhow::Result<()> {
     telemetry::start(&env)?;
+    if let Err(error) = open_files::raise_limit() {
+        tracing::warn!(%error, "the limit of open files stays as it is");
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
