@@ -30,6 +30,7 @@ mod reads;
 mod reflector;
 mod reload;
 mod replicas;
+mod scenarios;
 mod self_check;
 mod transcript;
 mod watch_model;

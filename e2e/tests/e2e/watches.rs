@@ -21,7 +21,7 @@ mod floor;
 mod life;
 mod seam;
 mod slow;
-mod stream;
+pub(crate) mod stream;
 mod table;
 
 /// How many rounds a test does; by default so many that it takes a minute or less.

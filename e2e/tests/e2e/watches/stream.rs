@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout};
 
 /// How a stream ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(crate) enum End {
     /// As an answer ends that is whole.
     Clean,
     /// In the middle: the reason of the client's library.
@@ -31,12 +31,12 @@ struct Seen {
 
 /// An answer that is still coming.
 #[derive(Debug)]
-pub(super) struct Stream {
+pub(crate) struct Stream {
     path: String,
-    pub(super) status: StatusCode,
-    pub(super) headers: HeaderMap,
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
     /// When its headers were there.
-    pub(super) opened: Instant,
+    pub(crate) opened: Instant,
     seen: Arc<Mutex<Seen>>,
     reading: JoinHandle<()>,
 }
@@ -45,12 +45,12 @@ const JSON: [(&str, &str); 1] = [("accept", "application/json")];
 
 impl Stream {
     /// A watch for plain JSON; returns when its headers are there.
-    pub(super) async fn open(client: &Client, path: &str) -> Self {
+    pub(crate) async fn open(client: &Client, path: &str) -> Self {
         Self::request(client, Method::GET, path, &JSON).await
     }
 
     /// A watch that must be answered 200.
-    pub(super) async fn watch(client: &Client, path: &str) -> Self {
+    pub(crate) async fn watch(client: &Client, path: &str) -> Self {
         let stream = Self::open(client, path).await;
         if stream.status != StatusCode::OK {
             stream.ended().await;
@@ -60,7 +60,7 @@ impl Stream {
     }
 
     /// A watch that comes from memory, as soon as one does: what was read live a moment ago may be newer than memory.
-    pub(super) async fn from_memory(client: &Client, path: &str) -> Self {
+    pub(crate) async fn from_memory(client: &Client, path: &str) -> Self {
         wait_for(&format!("{path} from memory"), PATIENCE, async || {
             let stream = Self::watch(client, path).await;
             anyhow::ensure!(stream.is_hit(), "{}", stream.cache_status());
@@ -71,7 +71,7 @@ impl Stream {
     }
 
     /// Any request.
-    pub(super) async fn request(
+    pub(crate) async fn request(
         client: &Client,
         method: Method,
         path: &str,
@@ -95,17 +95,17 @@ impl Stream {
     }
 
     /// All that came.
-    pub(super) fn bytes(&self) -> Vec<u8> {
+    pub(crate) fn bytes(&self) -> Vec<u8> {
         self.seen.lock().bytes.clone()
     }
 
     /// All that came, for messages and searches.
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.seen.lock().bytes).into_owned()
     }
 
     /// The events that came whole.
-    pub(super) fn events(&self) -> Vec<Value> {
+    pub(crate) fn events(&self) -> Vec<Value> {
         let text = self.text();
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
         let parse = |line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"));
@@ -113,12 +113,12 @@ impl Stream {
     }
 
     /// How it ended, if it has.
-    pub(super) fn end(&self) -> Option<End> {
+    pub(crate) fn end(&self) -> Option<End> {
         self.seen.lock().end.as_ref().map(|(end, _)| end.clone())
     }
 
     /// Waits for the end.
-    pub(super) async fn ended(&self) -> End {
+    pub(crate) async fn ended(&self) -> End {
         wait_for(&format!("{} to end", self.path), PATIENCE, async || {
             self.end().ok_or_else(|| self.tail())
         })
@@ -127,20 +127,20 @@ impl Stream {
     }
 
     /// Waits for the end, which must be that of a whole answer.
-    pub(super) async fn ended_clean(&self) {
+    pub(crate) async fn ended_clean(&self) {
         let end = self.ended().await;
         assert_eq!(end, End::Clean, "{}: {}", self.path, self.tail());
     }
 
     /// From the headers to the end, of a stream that has ended.
-    pub(super) fn lasted(&self) -> std::time::Duration {
+    pub(crate) fn lasted(&self) -> std::time::Duration {
         let seen = self.seen.lock();
         let ended = seen.end.as_ref().map(|(_, at)| *at);
         ended.map_or_else(Default::default, |at| at - self.opened)
     }
 
     /// Waits until this is in what came.
-    pub(super) async fn has(&self, text: &str) {
+    pub(crate) async fn has(&self, text: &str) {
         let what = format!("{} to tell of {text}", self.path);
         wait_for(&what, PATIENCE, async || {
             if self.text().contains(text) {
@@ -154,7 +154,7 @@ impl Stream {
     }
 
     /// What `Cache-Status` says.
-    pub(super) fn cache_status(&self) -> &str {
+    pub(crate) fn cache_status(&self) -> &str {
         let value = self.headers.get("cache-status");
         value.map_or("", |value| value.to_str().unwrap())
     }
@@ -165,12 +165,12 @@ impl Stream {
 
     /// Fails unless it is from memory.
     #[track_caller]
-    pub(super) fn assert_hit(&self) {
+    pub(crate) fn assert_hit(&self) {
         assert!(self.is_hit(), "{}: {}", self.path, self.cache_status());
     }
 
     /// As an answer that is whole.
-    pub(super) fn answer(&self) -> Answer {
+    pub(crate) fn answer(&self) -> Answer {
         Answer {
             status: self.status,
             headers: self.headers.clone(),

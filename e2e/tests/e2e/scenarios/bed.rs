@@ -1,0 +1,188 @@
+//! A proxy over clusters that a test chooses, and what is asked of it again and again.
+
+use std::path::PathBuf;
+
+use fleetcache_e2e::client::{Answer, Client};
+use fleetcache_e2e::fault::BlackHole;
+use fleetcache_e2e::kubeconfig::{self, Context, Credential};
+use fleetcache_e2e::poll::{PATIENCE, wait_for};
+use fleetcache_e2e::process::Signal;
+use fleetcache_e2e::proxy::{Metrics, Options, Proxy};
+use fleetcache_e2e::sim::{SimCluster, SimConfig};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+pub(super) const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+/// The paths of every sort of read, for a cluster that is away.
+pub(super) const READS: [&str; 6] = [
+    CONFIGMAPS,
+    "/api/v1/namespaces/default/configmaps/state",
+    "/api/v1/namespaces/default/configmaps?watch=1&resourceVersion=0",
+    "/api/v1/namespaces/default/secrets",
+    "/apis/apps/v1/deployments?limit=1",
+    "/api/v1/namespaces/default/pods/a/log",
+];
+
+/// A proxy, and the kubeconfig that it serves.
+pub(super) struct Bed {
+    pub(super) proxy: Proxy,
+    files: TempDir,
+}
+
+impl Bed {
+    /// A proxy for these clusters, with these further lines of configuration.
+    pub(super) async fn start(contexts: &[Context], settings: &str) -> Self {
+        let files = tempfile::tempdir().unwrap();
+        kubeconfig::write(&files.path().join("kubeconfig"), contexts).unwrap();
+        Self::serve(files, settings).await
+    }
+
+    /// A proxy for the file `kubeconfig` among these.
+    pub(super) async fn serve(files: TempDir, settings: &str) -> Self {
+        let config = format!(
+            "apiVersion: fleetcache.dev/v1alpha1\nkind: Configuration\nclusters: {{ kubeconfigs: [ {{ path: {} }} ] }}\n{settings}",
+            files.path().join("kubeconfig").display()
+        );
+        let options = Options {
+            config: Some(config),
+            ..Options::default()
+        };
+        let proxy = Proxy::start(options).await.unwrap();
+        Self { proxy, files }
+    }
+
+    /// Where the files of the test are.
+    pub(super) fn file(&self, name: &str) -> PathBuf {
+        self.files.path().join(name)
+    }
+
+    /// One of the proxy's own files.
+    pub(super) fn file_of_proxy(&self, name: &str) -> PathBuf {
+        self.proxy.kubeconfig().with_file_name(name)
+    }
+
+    /// Serves these clusters from now on; the proxy is told to look.
+    pub(super) fn change(&self, contexts: &[Context]) {
+        let next = self.file("next");
+        kubeconfig::write(&next, contexts).unwrap();
+        std::fs::rename(next, self.file("kubeconfig")).unwrap();
+        self.proxy.signal(Signal::Hangup);
+    }
+
+    /// A client of a cluster by its name, whether or not there is one of it.
+    pub(super) fn client(&self, cluster: &str) -> Client {
+        Client::new(&self.context(cluster)).unwrap()
+    }
+
+    pub(super) fn context(&self, cluster: &str) -> Context {
+        let mut context = self.proxy.root().unwrap();
+        context.server = format!("{}/clusters/{cluster}", self.proxy.url());
+        context
+    }
+
+    /// Waits until a cluster answers this path.
+    pub(super) async fn served(&self, cluster: &str, path: &str) -> Answer {
+        let client = self.client(cluster);
+        let what = format!("{path} of {cluster} to be served");
+        wait_for(&what, PATIENCE, async || client.get(path).await?.ok())
+            .await
+            .unwrap()
+    }
+
+    /// Waits until the proxy says of a cluster that it is away, for this reason.
+    pub(super) async fn told(&self, cluster: &str, reason: &str) -> Answer {
+        let client = self.client(cluster);
+        wait_for(
+            &format!("{cluster} to be told as {reason}"),
+            PATIENCE,
+            async || {
+                let answer = client.get(CONFIGMAPS).await?;
+                let is_it = answer.status == 503 && cause(&answer) == reason;
+                anyhow::ensure!(is_it, "{}: {}", answer.status, answer.text());
+                Ok(answer)
+            },
+        )
+        .await
+        .unwrap()
+    }
+
+    pub(super) fn metrics(&self) -> Metrics {
+        self.proxy.metrics().unwrap()
+    }
+
+    /// Whether a cluster is connected; `None` where there is none.
+    pub(super) fn is_up(&self, cluster: &str) -> Option<bool> {
+        let up = self
+            .metrics()
+            .sum("fleetcache_cluster_connection_up", &[("cluster", cluster)]);
+        up.map(|up| up == 1.0)
+    }
+
+    /// Probes and connects of a cluster that failed.
+    pub(super) fn failures(&self, cluster: &str) -> u32 {
+        let labels = [("cluster", cluster), ("status", "error")];
+        let failed = self
+            .metrics()
+            .sum("fleetcache_cluster_healthchecks_total", &labels);
+        failed.unwrap_or_default() as u32
+    }
+}
+
+/// The word for machines in a Status of the proxy's own.
+pub(super) fn cause(answer: &Answer) -> String {
+    let status = answer.json().unwrap_or_default();
+    let reason = &status["details"]["causes"][0]["reason"];
+    reason.as_str().unwrap_or_default().to_owned()
+}
+
+/// What every answer of the proxy for a cluster that is away must be.
+#[track_caller]
+pub(super) fn assert_unavailable(cluster: &str, answer: &Answer) {
+    let status = answer.json().unwrap();
+    assert_eq!(
+        (answer.status.as_u16(), &status["reason"]),
+        (503, &json!("ServiceUnavailable")),
+        "{status}"
+    );
+    assert!(
+        !answer.headers.contains_key("retry-after"),
+        "client-go would retry ten times"
+    );
+    assert_eq!(status["details"]["name"], cluster, "{status}");
+    let message = status["message"].as_str().unwrap();
+    assert!(message.contains(&format!("{cluster:?}")), "{message}");
+    assert!(!message.contains("127.0.0.1"), "an address: {message}");
+}
+
+/// Answers of the proxy's own so far, and how many of them took at most `within` seconds, one of the histogram's bounds.
+pub(super) fn own_answers(metrics: &Metrics, within: &str) -> (f64, f64) {
+    let name = "fleetcache_request_duration_seconds";
+    let local = ("source", "local");
+    let of = |suffix: &str, labels: &[(&str, &str)]| {
+        let sum = metrics.sum(&format!("{name}_{suffix}"), labels);
+        sum.unwrap_or_default()
+    };
+    (
+        of("count", &[local]),
+        of("bucket", &[local, ("le", within)]),
+    )
+}
+
+pub(super) async fn sim(name: &str) -> SimCluster {
+    SimCluster::start(SimConfig::new(name)).await.unwrap()
+}
+
+pub(super) fn configmap(name: &str, value: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}, "data": {"value": value}})
+}
+
+/// A cluster whose address swallows every packet.
+pub(super) fn lost(name: &str, hole: &BlackHole) -> Context {
+    Context {
+        name: name.to_owned(),
+        server: format!("https://{}", hole.address()),
+        ca_pem: String::new(),
+        credential: Credential::Token("t".to_owned()),
+    }
+}

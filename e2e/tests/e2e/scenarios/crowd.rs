@@ -1,0 +1,167 @@
+//! A hundred clusters of which a fifth is broken, and a hundred clients.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use fleetcache_e2e::client::Client;
+use fleetcache_e2e::fault::black_hole;
+use fleetcache_e2e::kubeconfig::Context;
+use fleetcache_e2e::poll::{PATIENCE, wait_for};
+use fleetcache_e2e::sim::SimCluster;
+use futures_util::future::join_all;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+
+use super::bed::{Bed, CONFIGMAPS, assert_unavailable, configmap, lost, own_answers, sim};
+use crate::pair::warm;
+
+const GOOD: usize = 80;
+const BROKEN: usize = 20;
+
+/// For so long all clients ask, each so often: what is tested is how they are treated, not how many fit on this machine.
+const LASTS: Duration = Duration::from_secs(60);
+const PACE: Duration = Duration::from_millis(100);
+
+/// The distance of probes that is configured.
+const INTERVAL: Duration = Duration::from_secs(5);
+
+/// Time between two looks at what the clusters have seen.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Asks one cluster until told to stop.
+async fn ask(client: Client, broken: Option<String>, stop: CancellationToken) -> (u64, u64) {
+    let mut ticks = interval(PACE);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let (mut asked, mut hits) = (0, 0);
+    while !stop.is_cancelled() {
+        ticks.tick().await;
+        let path = match asked % 3 {
+            0 => CONFIGMAPS.to_owned(),
+            1 => format!("{CONFIGMAPS}/state"),
+            _ => format!("{CONFIGMAPS}?labelSelector=a%3Db"),
+        };
+        let answer = client.get(&path).await.unwrap();
+        match &broken {
+            Some(name) => assert_unavailable(name, &answer),
+            None => assert_eq!(answer.status, 200, "{}", answer.text()),
+        }
+        asked += 1;
+        hits += u64::from(answer.is_hit());
+    }
+    (asked, hits)
+}
+
+/// When each cluster was probed.
+async fn see_probes(clusters: &[SimCluster], stop: &CancellationToken) -> Vec<Vec<Instant>> {
+    let probes = |cluster: &SimCluster| cluster.counts().requests("other", "/readyz");
+    let mut counts: Vec<u64> = clusters.iter().map(probes).collect();
+    let mut seen = vec![Vec::new(); clusters.len()];
+    let mut ticks = interval(LOOK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    while !stop.is_cancelled() {
+        ticks.tick().await;
+        for ((cluster, count), seen) in clusters.iter().zip(&mut counts).zip(&mut seen) {
+            let now = probes(cluster);
+            if now > *count {
+                seen.push(Instant::now());
+            }
+            *count = now;
+        }
+    }
+    seen
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hundred_clusters_of_which_a_fifth_is_broken_serve_a_hundred_clients() {
+    let hole = black_hole().await.unwrap();
+    let mut good = Vec::new();
+    for n in 0..GOOD {
+        let cluster = sim(&format!("good-{n}")).await;
+        cluster
+            .store()
+            .create("configmaps", configmap("state", "a"))
+            .unwrap();
+        good.push(cluster);
+    }
+    let broken: Vec<String> = (0..BROKEN).map(|n| format!("broken-{n}")).collect();
+    let mut contexts: Vec<Context> = broken.iter().map(|name| lost(name, &hole)).collect();
+    contexts.extend(good.iter().map(SimCluster::context));
+    let settings = format!(
+        "defaults: {{ probe: {{ interval: {}s }} }}",
+        INTERVAL.as_secs()
+    );
+    let bed = Bed::start(&contexts, &settings).await;
+    wait_for("all good ones to be connected", PATIENCE, async || {
+        let up = bed.metrics().get("fleetcache_cluster_connection_up");
+        anyhow::ensure!(up == Some(GOOD as f64), "{up:?}");
+        Ok(())
+    })
+    .await
+    .unwrap();
+    let mut clients = BTreeMap::new();
+    for cluster in &good {
+        let client = bed.client(cluster.name());
+        warm(&client, CONFIGMAPS).await;
+        clients.insert(cluster.name().to_owned(), client);
+    }
+    for name in &broken {
+        bed.told(name, "ConnectionTimeout").await;
+        clients.insert(name.clone(), bed.client(name));
+    }
+
+    let stop = CancellationToken::new();
+    let asking: Vec<_> = clients
+        .into_iter()
+        .map(|(name, client)| {
+            let broken = name.starts_with("broken").then_some(name);
+            tokio::spawn(ask(client, broken, stop.clone()))
+        })
+        .collect();
+    let slices = async {
+        // In the quietest part of the time, since this machine may be busy with something else for a part of it.
+        let (until, mut worst) = (Instant::now() + LASTS, Vec::new());
+        let mut ticks = interval(LASTS / 12);
+        ticks.tick().await;
+        let mut before = own_answers(&bed.metrics(), "0.01");
+        while Instant::now() < until {
+            ticks.tick().await;
+            let now = own_answers(&bed.metrics(), "0.01");
+            let (all, quick) = (now.0 - before.0, now.1 - before.1);
+            worst.push(1.0 - quick / all);
+            before = now;
+        }
+        stop.cancel();
+        worst
+    };
+    let (late, probes) = tokio::join!(slices, see_probes(&good, &stop));
+    let mut total = (0, 0);
+    for asked in join_all(asking).await {
+        let (asked, hits) = asked.unwrap();
+        total = (total.0 + asked, total.1 + hits);
+    }
+    println!(
+        "{} answers, {} from memory; late by part: {late:.4?}",
+        total.0, total.1
+    );
+    assert!(total.1 > 0);
+    let best = late.iter().copied().fold(1.0, f64::min);
+    assert!(best <= 0.01, "a 503 took more than 10 ms: {late:?}");
+
+    // Half of all distances; a busy machine makes single ones longer.
+    let mut distances: Vec<Duration> = probes
+        .iter()
+        .flat_map(|seen| seen.windows(2).map(|pair| pair[1] - pair[0]))
+        .collect();
+    distances.sort();
+    let median = distances[distances.len() / 2];
+    let longest = distances.last();
+    println!(
+        "{} probes, {median:?} apart in the median, {longest:?} at most",
+        distances.len()
+    );
+    assert!(
+        probes.iter().all(|seen| seen.len() > 1),
+        "a good cluster was not probed"
+    );
+    assert!(median <= INTERVAL.mul_f64(1.2), "{median:?}");
+}
