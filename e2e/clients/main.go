@@ -1,6 +1,6 @@
 // Command client is what Go programs do to a cluster, told in JSON lines. Run straight at an apiserver and through the proxy,
 // the outputs of crud, informer, elect and control must be equal: nothing in them depends on time, uids or resourceVersions.
-// What reflect, inform, retry and page tell is compared with what happened.
+// What reflect, inform, retry and page tell is compared with what happened. fleet tells how long it took.
 package main
 
 import (
@@ -31,18 +31,37 @@ func main() {
 	namespace := flags.String("namespace", "default", "where the objects are")
 	kind := flags.String("client", "typed", "typed (protobuf), json (typed, as JSON), dynamic (JSON) or metadata")
 	name := flags.String("name", "", "elect: who this candidate is")
+	lost := flags.String("lost", "", "fleet: the context of a cluster that is lost")
 	_ = flags.Parse(os.Args[1:])
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	if err := run(ctx, *kubeconfig, *contextName, *namespace, *kind, *name, flags.Arg(0)); err != nil {
+	outcome := func() error {
+		if flags.Arg(0) != "fleet" {
+			return run(ctx, *kubeconfig, *contextName, *namespace, *kind, *name, flags.Arg(0))
+		}
+		healthy, err := load(*kubeconfig, *contextName)
+		if err != nil {
+			return err
+		}
+		gone, err := load(*kubeconfig, *lost)
+		if err != nil {
+			return err
+		}
+		return fleet(ctx, healthy, gone, *namespace)
+	}
+	if err := outcome(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, kubeconfig, contextName, namespace, kind, name, scenario string) error {
+func load(kubeconfig, contextName string) (*rest.Config, error) {
 	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: kubeconfig}
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: contextName}).ClientConfig()
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: contextName}).ClientConfig()
+}
+
+func run(ctx context.Context, kubeconfig, contextName, namespace, kind, name, scenario string) error {
+	config, err := load(kubeconfig, contextName)
 	if err != nil {
 		return err
 	}

@@ -155,18 +155,40 @@ pub(super) fn assert_unavailable(cluster: &str, answer: &Answer) {
     assert!(!message.contains("127.0.0.1"), "an address: {message}");
 }
 
-/// Answers of the proxy's own so far, and how many of them took at most `within` seconds, one of the histogram's bounds.
-pub(super) fn own_answers(metrics: &Metrics, within: &str) -> (f64, f64) {
-    let name = "fleetcache_request_duration_seconds";
-    let local = ("source", "local");
-    let of = |suffix: &str, labels: &[(&str, &str)]| {
-        let sum = metrics.sum(&format!("{name}_{suffix}"), labels);
-        sum.unwrap_or_default()
-    };
-    (
-        of("count", &[local]),
-        of("bucket", &[local, ("le", within)]),
-    )
+/// Answers from here (`local`: the proxy's own) so far, and how many of them took longer than `within` seconds, one of the
+/// histogram's bounds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Answers {
+    pub(super) all: f64,
+    pub(super) late: f64,
+}
+
+impl Answers {
+    pub(super) fn of(metrics: &Metrics, source: &str, within: &str) -> Self {
+        let name = "fleetcache_request_duration_seconds";
+        let of = |suffix: &str, labels: &[(&str, &str)]| {
+            let sum = metrics.sum(&format!("{name}_{suffix}"), labels);
+            sum.unwrap_or_default()
+        };
+        let all = of("count", &[("source", source)]);
+        let quick = of("bucket", &[("source", source), ("le", within)]);
+        Self {
+            all,
+            late: all - quick,
+        }
+    }
+
+    pub(super) fn since(self, before: Self) -> Self {
+        Self {
+            all: self.all - before.all,
+            late: self.late - before.late,
+        }
+    }
+
+    /// How many of all were late.
+    pub(super) fn share(self) -> f64 {
+        self.late / self.all.max(1.0)
+    }
 }
 
 pub(super) async fn sim(name: &str) -> SimCluster {

@@ -11,7 +11,7 @@ use http::Method;
 use serde_json::json;
 
 use super::bed::{
-    Bed, CONFIGMAPS, READS, assert_unavailable, cause, configmap, lost, own_answers, sim,
+    Answers, Bed, CONFIGMAPS, READS, assert_unavailable, cause, configmap, lost, sim,
 };
 use crate::pair::warm;
 
@@ -147,15 +147,15 @@ async fn a_request_never_waits_for_a_black_hole() {
     round(&clients, AT_ONCE).await;
     let mut late = Vec::new();
     for _ in 0..10 {
-        let (all, quick) = own_answers(&bed.metrics(), "0.025");
+        let before = Answers::of(&bed.metrics(), "local", "0.025");
         round(&clients, ROUND).await;
-        let (all_now, quick_now) = own_answers(&bed.metrics(), "0.025");
-        assert_eq!(all_now - all, ROUND as f64);
-        late.push((all_now - all) - (quick_now - quick));
+        let asked = Answers::of(&bed.metrics(), "local", "0.025").since(before);
+        assert_eq!(asked.all, ROUND as f64);
+        late.push(asked.share());
     }
-    println!("requests of {ROUND} that took more than 25 ms, by round: {late:?}");
-    // In the best round: this machine may be busy with anything for as long. A proxy that waits does so in each.
-    assert!(late.contains(&0.0), "{late:?}");
+    println!("answers that took more than 25 ms, by round: {late:?}");
+    // In the best round: this machine may be busy with anything for as long. Of a proxy that waits a third are late in each.
+    assert!(late.iter().any(|late| *late <= 0.01), "{late:?}");
     assert!(healthy.get(CONFIGMAPS).await.unwrap().is_hit());
 }
 

@@ -5,14 +5,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fleetcache_e2e::client::Client;
+use fleetcache_e2e::client_go::Running;
 use fleetcache_e2e::fault::black_hole;
 use fleetcache_e2e::poll::{PATIENCE, wait_for};
 use futures_util::future::join_all;
 use parking_lot::Mutex;
+use serde_json::Value;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::bed::{Bed, CONFIGMAPS, assert_unavailable, cause, configmap, lost, own_answers, sim};
+use super::bed::{Answers, Bed, CONFIGMAPS, assert_unavailable, configmap, lost, sim};
 use crate::pair::warm;
 
 const WORKERS: usize = 10;
@@ -24,6 +26,12 @@ const FIRST_PAUSE: Duration = Duration::from_millis(5);
 
 /// As long as no client may be held by a cluster that is lost.
 const HELD: &str = "0.05";
+
+/// As long as the healthy ones may take.
+const WITHIN: Duration = Duration::from_secs(2);
+
+/// Rounds until one is not disturbed by whatever else this machine does.
+const ROUNDS: usize = 20;
 
 /// An object to reconcile: its cluster, and its number.
 type Item = (&'static str, usize);
@@ -166,29 +174,65 @@ async fn ten_workers_reconcile_what_is_healthy_beside_250_objects_on_a_lost_clus
     let bed = Bed::start(&[lost("lost", &hole), healthy.context()], "").await;
     bed.served("healthy", CONFIGMAPS).await;
     warm(&bed.client("healthy"), CONFIGMAPS).await;
-    let told = bed.told("lost", "ConnectionTimeout").await;
-    assert_eq!(cause(&told), "ConnectionTimeout");
+    bed.told("lost", "ConnectionTimeout").await;
 
-    let (mut quickest, mut least_held) = ([Duration::MAX; 2], f64::MAX);
-    for _ in 0..5 {
-        let (all, quick) = own_answers(&bed.metrics(), HELD);
+    let mut rounds = Vec::new();
+    for _ in 0..ROUNDS {
+        let before = held(&bed);
         let took = run(&bed).await;
-        let (all_now, quick_now) = own_answers(&bed.metrics(), HELD);
-        let held = (all_now - quick_now) - (all - quick);
+        let asked = held(&bed).since(before);
         println!(
-            "{took:?}; {held} of {} workers' requests were held",
-            all_now - all
+            "{took:?}; {} of {} requests were held",
+            asked.late, asked.all
         );
-        assert!(all_now - all >= ON_LOST as f64);
-        least_held = least_held.min(held);
-        for (quickest, took) in quickest.iter_mut().zip(took) {
-            *quickest = took.min(*quickest);
+        assert!(asked.all >= ON_LOST as f64);
+        let in_time = took.iter().all(|took| *took < WITHIN);
+        rounds.push((took, asked));
+        // One is enough, since this machine may be busy; a proxy that holds its clients does so in each.
+        if in_time && asked.late == 0.0 {
+            return;
         }
     }
-    // The best of all rounds, since this machine may be busy; a proxy that holds its clients does so in each.
+    panic!("{rounds:?}");
+}
+
+/// Requests that were held by a lost cluster.
+fn held(bed: &Bed) -> Answers {
+    Answers::of(&bed.metrics(), "local", HELD)
+}
+
+/// The same on controller-runtime, with its own queue, rate limits and client.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn controller_runtime_reconciles_what_is_healthy_beside_250_objects_on_a_lost_cluster() {
+    let hole = black_hole().await.unwrap();
+    let healthy = sim("healthy").await;
+    for n in 0..ON_HEALTHY {
+        let object = configmap(&format!("o{n}"), "a");
+        healthy.store().create("configmaps", object).unwrap();
+    }
+    let bed = Bed::start(&[lost("lost", &hole), healthy.context()], "").await;
+    bed.served("healthy", CONFIGMAPS).await;
+    bed.told("lost", "ConnectionTimeout").await;
+    let args = ["--lost", "lost", "fleet"];
+    let kubeconfig = bed.proxy.kubeconfig();
+    let mut program = Running::start(&kubeconfig, "healthy", "default", &args, &[])
+        .await
+        .unwrap();
+    let mut before = held(&bed);
+    let (mut quickest, mut least_held) = (Duration::MAX, f64::MAX);
+    while let Some(line) = program.next_line().await.unwrap() {
+        let told: Value = serde_json::from_str(&line).unwrap();
+        assert!(told["fault"].is_null(), "{told}");
+        let Some(took) = told["took"].as_u64() else {
+            continue;
+        };
+        let asked = held(&bed).since(before);
+        println!("{told}; {} of {} requests were held", asked.late, asked.all);
+        before = held(&bed);
+        least_held = least_held.min(asked.late);
+        quickest = quickest.min(Duration::from_millis(took));
+    }
+    assert!(program.wait().await.unwrap().success());
     assert_eq!(least_held, 0.0, "held for more than {HELD} s");
-    assert!(
-        quickest.iter().all(|took| *took < Duration::from_secs(2)),
-        "{quickest:?}"
-    );
+    assert!(quickest < WITHIN, "{quickest:?}");
 }

@@ -12,7 +12,7 @@ use futures_util::future::join_all;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-use super::bed::{Bed, CONFIGMAPS, assert_unavailable, configmap, lost, own_answers, sim};
+use super::bed::{Answers, Bed, CONFIGMAPS, assert_unavailable, configmap, lost, sim};
 use crate::pair::warm;
 
 const GOOD: usize = 80;
@@ -118,20 +118,23 @@ async fn a_hundred_clusters_of_which_a_fifth_is_broken_serve_a_hundred_clients()
         })
         .collect();
     let slices = async {
-        // In the quietest part of the time, since this machine may be busy with something else for a part of it.
-        let (until, mut worst) = (Instant::now() + LASTS, Vec::new());
+        let (until, mut late) = (Instant::now() + LASTS, Vec::new());
         let mut ticks = interval(LASTS / 12);
         ticks.tick().await;
-        let mut before = own_answers(&bed.metrics(), "0.01");
+        let answers = || {
+            let metrics = bed.metrics();
+            ["local", "cached"].map(|source| Answers::of(&metrics, source, "0.01"))
+        };
+        let mut before = answers();
         while Instant::now() < until {
             ticks.tick().await;
-            let now = own_answers(&bed.metrics(), "0.01");
-            let (all, quick) = (now.0 - before.0, now.1 - before.1);
-            worst.push(1.0 - quick / all);
+            let now = answers();
+            let [own, cached] = [0, 1].map(|n| now[n].since(before[n]).share());
+            late.push((own, cached));
             before = now;
         }
         stop.cancel();
-        worst
+        late
     };
     let (late, probes) = tokio::join!(slices, see_probes(&good, &stop));
     let mut total = (0, 0);
@@ -144,8 +147,12 @@ async fn a_hundred_clusters_of_which_a_fifth_is_broken_serve_a_hundred_clients()
         total.0, total.1
     );
     assert!(total.1 > 0);
-    let best = late.iter().copied().fold(1.0, f64::min);
-    assert!(best <= 0.01, "a 503 took more than 10 ms: {late:?}");
+    // Beside those from memory, which wait for nothing but the machine; and in the best part, since it may be busy.
+    let more = late.iter().map(|(own, cached)| own - cached);
+    assert!(
+        more.fold(1.0, f64::min) <= 0.01,
+        "a 503 took more than 10 ms: {late:?}"
+    );
 
     // Half of all distances; a busy machine makes single ones longer.
     let mut distances: Vec<Duration> = probes

@@ -24,8 +24,8 @@ const ROUNDS: usize = 1000;
 /// After so many rounds every pool, buffer and arena is as large as it gets.
 const WARM_UP: usize = 200;
 
-/// Enough that a leak of some kilobytes a round is more.
-const SPARE_BYTES: u64 = 24 << 20;
+/// Enough that a leak of ten kilobytes a round is more.
+const SPARE_BYTES: u64 = 8 << 20;
 
 /// Between two questions of a client: the machine has others to serve too.
 const PACE: Duration = Duration::from_millis(3);
