@@ -3,17 +3,16 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"strconv"
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -37,9 +36,7 @@ func fleet(ctx context.Context, healthy, lost *rest.Config, namespace string) er
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	// A line for each failure would be most of the work.
-	klog.LogToStderr(false)
-	klog.SetOutput(io.Discard)
-	ctrl.SetLogger(klog.Background())
+	ctrl.SetLogger(logr.Discard())
 	reconciler := &fleetReconciler{clusters: map[string]kubernetes.Interface{}, namespace: namespace, done: make(chan string, fleetHealthy)}
 	for name, config := range map[string]*rest.Config{lostNamespace: lost, namespace: healthy} {
 		config.ContentType = runtime.ContentTypeJSON
@@ -89,8 +86,8 @@ func fleet(ctx context.Context, healthy, lost *rest.Config, namespace string) er
 		held, failed := reconciler.lost()
 		tell(map[string]any{"round": round, "took": took.Milliseconds(), "held": held.Milliseconds(), "failed": failed})
 	}
-	cancel()
-	return <-ended
+	// The manager is not waited for: its workers have a thousand failures to try again.
+	return nil
 }
 
 type fleetReconciler struct {

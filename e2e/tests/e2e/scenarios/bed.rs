@@ -40,12 +40,21 @@ impl Bed {
 
     /// A proxy for the file `kubeconfig` among these.
     pub(super) async fn serve(files: TempDir, settings: &str) -> Self {
+        Self::serve_with(files, settings, &[]).await
+    }
+
+    /// The same, with these environment variables.
+    pub(super) async fn serve_with(files: TempDir, settings: &str, env: &[(&str, &str)]) -> Self {
         let config = format!(
             "apiVersion: fleetcache.dev/v1alpha1\nkind: Configuration\nclusters: {{ kubeconfigs: [ {{ path: {} }} ] }}\n{settings}",
             files.path().join("kubeconfig").display()
         );
         let options = Options {
             config: Some(config),
+            env: env
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect(),
             ..Options::default()
         };
         let proxy = Proxy::start(options).await.unwrap();
@@ -98,7 +107,7 @@ impl Bed {
             PATIENCE,
             async || {
                 let answer = client.get(CONFIGMAPS).await?;
-                let is_it = answer.status == 503 && cause(&answer) == reason;
+                let is_it = answer.status == 503 && is_about(&answer, reason);
                 anyhow::ensure!(is_it, "{}: {}", answer.status, answer.text());
                 Ok(answer)
             },
@@ -129,11 +138,17 @@ impl Bed {
     }
 }
 
-/// The word for machines in a Status of the proxy's own.
-pub(super) fn cause(answer: &Answer) -> String {
+/// The words for machines in a Status of the proxy's own: what to do, and what happened.
+pub(super) fn causes(answer: &Answer) -> Vec<String> {
     let status = answer.json().unwrap_or_default();
-    let reason = &status["details"]["causes"][0]["reason"];
-    reason.as_str().unwrap_or_default().to_owned()
+    let causes = status["details"]["causes"].as_array();
+    let reason = |cause: &Value| cause["reason"].as_str().unwrap_or_default().to_owned();
+    causes.into_iter().flatten().map(reason).collect()
+}
+
+/// Whether the last of the words is this one: the one that tells most.
+pub(super) fn is_about(answer: &Answer, reason: &str) -> bool {
+    causes(answer).last().is_some_and(|last| last == reason)
 }
 
 /// What every answer of the proxy for a cluster that is away must be.

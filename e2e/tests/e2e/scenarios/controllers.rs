@@ -165,7 +165,7 @@ async fn run(bed: &Bed) -> [Duration; 2] {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_workers_reconcile_what_is_healthy_beside_250_objects_on_a_lost_cluster() {
-    let hole = black_hole().await.unwrap();
+    let hole = black_hole().unwrap();
     let healthy = sim("healthy").await;
     for n in 0..ON_HEALTHY {
         let object = configmap(&format!("o{n}"), "a");
@@ -174,7 +174,7 @@ async fn ten_workers_reconcile_what_is_healthy_beside_250_objects_on_a_lost_clus
     let bed = Bed::start(&[lost("lost", &hole), healthy.context()], "").await;
     bed.served("healthy", CONFIGMAPS).await;
     warm(&bed.client("healthy"), CONFIGMAPS).await;
-    bed.told("lost", "ConnectionTimeout").await;
+    bed.told("lost", "ConnectTimeout").await;
 
     let mut rounds = Vec::new();
     for _ in 0..ROUNDS {
@@ -204,7 +204,7 @@ fn held(bed: &Bed) -> Answers {
 /// The same on controller-runtime, with its own queue, rate limits and client.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn controller_runtime_reconciles_what_is_healthy_beside_250_objects_on_a_lost_cluster() {
-    let hole = black_hole().await.unwrap();
+    let hole = black_hole().unwrap();
     let healthy = sim("healthy").await;
     for n in 0..ON_HEALTHY {
         let object = configmap(&format!("o{n}"), "a");
@@ -212,7 +212,7 @@ async fn controller_runtime_reconciles_what_is_healthy_beside_250_objects_on_a_l
     }
     let bed = Bed::start(&[lost("lost", &hole), healthy.context()], "").await;
     bed.served("healthy", CONFIGMAPS).await;
-    bed.told("lost", "ConnectionTimeout").await;
+    bed.told("lost", "ConnectTimeout").await;
     let args = ["--lost", "lost", "fleet"];
     let kubeconfig = bed.proxy.kubeconfig();
     let mut program = Running::start(&kubeconfig, "healthy", "default", &args, &[])

@@ -73,7 +73,7 @@ async fn see_probes(clusters: &[SimCluster], stop: &CancellationToken) -> Vec<Ve
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hundred_clusters_of_which_a_fifth_is_broken_serve_a_hundred_clients() {
-    let hole = black_hole().await.unwrap();
+    let hole = black_hole().unwrap();
     let mut good = Vec::new();
     for n in 0..GOOD {
         let cluster = sim(&format!("good-{n}")).await;
@@ -105,7 +105,7 @@ async fn a_hundred_clusters_of_which_a_fifth_is_broken_serve_a_hundred_clients()
         clients.insert(cluster.name().to_owned(), client);
     }
     for name in &broken {
-        bed.told(name, "ConnectionTimeout").await;
+        bed.told(name, "ConnectTimeout").await;
         clients.insert(name.clone(), bed.client(name));
     }
 

@@ -6,7 +6,7 @@ use fleetcache_e2e::poll::{PATIENCE, wait_for};
 use fleetcache_e2e::sim::Fault;
 use futures_util::{StreamExt as _, stream};
 
-use super::bed::{Bed, CONFIGMAPS, assert_unavailable, cause, sim};
+use super::bed::{Bed, CONFIGMAPS, assert_unavailable, is_about, sim};
 
 const CLUSTERS: usize = 500;
 
@@ -35,7 +35,7 @@ async fn a_start_with_five_hundred_clusters_is_ready_at_once_and_connects_within
     for n in 0..CLUSTERS {
         let answer = client.get(&path(n)).await.unwrap();
         assert_unavailable(&format!("c{n:03}"), &answer);
-        assert_eq!(cause(&answer), "ClusterStarting");
+        assert!(is_about(&answer, "ClusterStarting"), "{}", answer.text());
     }
     let up = || bed.metrics().get("fleetcache_cluster_connection_up");
     wait_for("the cap to be reached", PATIENCE, async || {

@@ -125,7 +125,7 @@ async fn an_apiserver_that_is_stopped_for_two_minutes_costs_nobody_an_event() {
         name: name.to_owned(),
         ..cluster.context(User::Admin).unwrap()
     });
-    let settings = "connections: { backoffMax: 5s }\noverrides:\n- { cluster: patient, watchDisconnectGrace: 1h }\n- { cluster: hasty, watchDisconnectGrace: 5s }";
+    let settings = "overrides:\n- { cluster: patient, watchDisconnectGrace: 1h }\n- { cluster: hasty, watchDisconnectGrace: 5s }";
     let bed = Bed::start(&contexts, settings).await;
     for name in ["patient", "hasty"] {
         bed.served(name, CONFIGMAPS).await;
