@@ -77,7 +77,7 @@ pub(super) async fn probe(connection: &Connection, path: &str, limit: Duration) 
 }
 
 /// Probes once, and where the server is reachable asks it something that is never public: the probe's path may be
-/// answered to anybody, whatever the credential. Tells the uid of `kube-system` too, where it can be read.
+/// answered to anybody, whatever the credential, and 404 is an answer too. Tells the uid of `kube-system` too, where it can be read.
 pub(super) async fn probe_credential(
     connection: &Connection,
     path: &str,
@@ -89,6 +89,7 @@ pub(super) async fn probe_credential(
     }
     match timeout(limit, connection.identify()).await {
         Ok(Ok(identity)) if identity.unauthorized => (Probe::Unauthorized, None),
+        Ok(Ok(identity)) if !identity.kubernetes => (Probe::NotKubernetes, None),
         Ok(Ok(identity)) => (outcome, identity.uid),
         // Says nothing about the credential. A cluster whose uid cannot be read is served all the same; its epochs then
         // rest on resourceVersions.

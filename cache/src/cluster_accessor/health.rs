@@ -22,6 +22,8 @@ pub(super) enum Probe {
     ServerError(http::StatusCode),
     /// 401.
     Unauthorized,
+    /// It answers, but not as Kubernetes does.
+    NotKubernetes,
     /// It was asked in plain HTTP and answered that it speaks TLS.
     WantsTls,
     /// No answer in time.
@@ -54,6 +56,7 @@ impl Probe {
             Self::Reachable | Self::Forbidden => return None,
             Self::ServerError(_) => NotConnectedReason::ServerError,
             Self::Unauthorized => NotConnectedReason::Unauthorized,
+            Self::NotKubernetes => NotConnectedReason::NotKubernetes,
             Self::WantsTls => NotConnectedReason::TlsFailed,
             Self::TimedOut => NotConnectedReason::ProbeTimeout,
             Self::Failed(error) => error.into(),
@@ -74,6 +77,7 @@ impl Probe {
             Self::Unauthorized => {
                 "the server does not accept the credential (401 Unauthorized)".to_owned()
             }
+            Self::NotKubernetes => "the server does not serve the Kubernetes API there".to_owned(),
             Self::WantsTls => "the server does not speak plain HTTP".to_owned(),
             Self::TimedOut => "the server did not answer in time".to_owned(),
             Self::Failed(error) => error.describe(),
@@ -84,6 +88,7 @@ impl Probe {
     pub(super) fn hint(&self, is_tls: bool) -> Option<&'static str> {
         const WANTS_TLS: &str = "the server may want https://";
         match self {
+            Self::NotKubernetes => Some("check the path of the server's URL"),
             Self::WantsTls => Some(WANTS_TLS),
             // Some end the connection at the first bytes that are no handshake, with an alert or without.
             Self::Failed(UpstreamError::Broken(_)) if !is_tls => Some(WANTS_TLS),
@@ -178,7 +183,7 @@ impl Health {
                 self.rejected = true;
                 Verdict::ReloadCredential
             }
-            Probe::TimedOut => self.unanswered(AFTER_TIMEOUT),
+            Probe::TimedOut | Probe::NotKubernetes => self.unanswered(AFTER_TIMEOUT),
             Probe::Failed(UpstreamError::ConnectTimeout) => self.unanswered(AFTER_TIMEOUT),
             Probe::WantsTls | Probe::Failed(_) => self.unanswered(AFTER_REFUSAL),
         }

@@ -152,7 +152,7 @@ impl Owner {
         }
         let dial_anew = match probe {
             Probe::Reachable | Probe::Forbidden | Probe::Unauthorized => false,
-            Probe::WantsTls | Probe::TimedOut | Probe::Failed(_) => true,
+            Probe::NotKubernetes | Probe::WantsTls | Probe::TimedOut | Probe::Failed(_) => true,
             Probe::ServerError(_) => health.is_degraded(),
         };
         if dial_anew {

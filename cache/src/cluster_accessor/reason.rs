@@ -29,6 +29,8 @@ pub enum NotConnectedReason {
     ProbeTimeout,
     /// The probe was answered 5xx.
     ServerError,
+    /// Something answers that does not serve Kubernetes' API: another server, or another path of the right one.
+    NotKubernetes,
     /// Another cluster is behind the name, or the same one with an older state.
     ClusterReplaced,
     /// It was removed.
@@ -39,7 +41,7 @@ pub enum NotConnectedReason {
 
 impl NotConnectedReason {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::ClusterStarting,
         Self::CredentialMissing,
         Self::CredentialInvalid,
@@ -52,6 +54,7 @@ impl NotConnectedReason {
         Self::ConnectionBroken,
         Self::ProbeTimeout,
         Self::ServerError,
+        Self::NotKubernetes,
         Self::ClusterReplaced,
         Self::ClusterRemoved,
         Self::InternalError,
@@ -72,6 +75,7 @@ impl NotConnectedReason {
             Self::ConnectionBroken => "ConnectionBroken",
             Self::ProbeTimeout => "ProbeTimeout",
             Self::ServerError => "ServerError",
+            Self::NotKubernetes => "NotKubernetes",
             Self::ClusterReplaced => "ClusterReplaced",
             Self::ClusterRemoved => "ClusterRemoved",
             Self::InternalError => "InternalError",
@@ -93,6 +97,7 @@ impl NotConnectedReason {
             | Self::ConnectionBroken
             | Self::ProbeTimeout
             | Self::ServerError
+            | Self::NotKubernetes
             | Self::ClusterReplaced
             | Self::ClusterRemoved
             | Self::InternalError => "ClusterNotConnected",

@@ -25,6 +25,9 @@ pub(crate) struct Identity {
     /// Whether the server answered 401. What is asked here is never public, as `/readyz` may be, and a credential without
     /// rights gets 403: so this is about the credential and nothing else.
     pub(crate) unauthorized: bool,
+    /// Whether it may be an API server that answers. Whoever is not, or is asked below a wrong path, says 404 in words of its
+    /// own: to a client that would mean that its object does not exist.
+    pub(crate) kubernetes: bool,
     /// The uid of `kube-system`; none where it cannot be read.
     pub(crate) uid: Option<String>,
 }
@@ -63,6 +66,10 @@ impl Connection {
             metadata: Metadata,
         }
         #[derive(Deserialize)]
+        struct Kind {
+            kind: String,
+        }
+        #[derive(Deserialize)]
         struct Metadata {
             uid: String,
         }
@@ -71,12 +78,16 @@ impl Connection {
         let status = answer.status();
         let body = Limited::new(answer.into_body(), MAX_ANSWER);
         let body = body.collect().await.map_err(UpstreamError::Broken)?;
+        let body = body.to_bytes();
         let namespace: Option<Namespace> = match status {
-            StatusCode::OK => serde_json::from_slice(&body.to_bytes()).ok(),
+            StatusCode::OK => serde_json::from_slice(&body).ok(),
             _ => None,
         };
+        let is_status =
+            || serde_json::from_slice::<Kind>(&body).is_ok_and(|it| it.kind == "Status");
         Ok(Identity {
             unauthorized: status == StatusCode::UNAUTHORIZED,
+            kubernetes: status != StatusCode::NOT_FOUND || is_status(),
             uid: namespace.map(|namespace| namespace.metadata.uid),
         })
     }

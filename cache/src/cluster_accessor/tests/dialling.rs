@@ -284,3 +284,42 @@ async fn a_server_that_is_starting_is_asked_again_soon() {
     server.change(|script| script.probe = http::StatusCode::OK);
     running.connected().await;
 }
+
+/// Another server, or another path of the right one: its 404 to everything must not be taken for the cluster's.
+#[tokio::test]
+async fn who_does_not_know_kubernetes_is_no_cluster() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (body, answers) = tokio::sync::watch::channel("404 page not found");
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let answers = answers.clone();
+            tokio::spawn(async move {
+                loop {
+                    let mut head = Vec::new();
+                    while !head.ends_with(b"\r\n\r\n") {
+                        head.push(stream.read_u8().await.unwrap());
+                    }
+                    let body = *answers.borrow();
+                    let length = body.len();
+                    let answer =
+                        format!("HTTP/1.1 404 Not Found\r\ncontent-length: {length}\r\n\r\n{body}");
+                    stream.write_all(answer.as_bytes()).await.unwrap();
+                }
+            });
+        }
+    });
+    let mut config = config(&format!("http://{address}"));
+    config.timing.backoff_max = Duration::from_millis(10);
+    let running = Running::start(config);
+    running
+        .until(|view| {
+            let trouble = view.trouble.as_ref();
+            trouble.is_some_and(|it| it.reason == NotConnectedReason::NotKubernetes)
+        })
+        .await;
+    // An API server without that namespace, and without that path to probe.
+    body.send_replace(r#"{"kind":"Status","apiVersion":"v1","code":404}"#);
+    running.connected().await;
+}

@@ -9,7 +9,7 @@ use fleetcache_e2e::kubeconfig::{Context, Credential};
 use fleetcache_e2e::poll::{PATIENCE, wait_for};
 use serde_json::{Value, json};
 
-use super::bed::{Bed, configmap};
+use super::bed::{Bed, CONFIGMAPS, READS, assert_unavailable, configmap};
 use crate::pair::{Comparable, assert_same, warm};
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
@@ -131,6 +131,24 @@ async fn a_probe_that_is_forbidden_is_an_answer_and_forbidden_kinds_hold_up_noth
     assert_eq!((bed.is_up(name), bed.failures(name)), (Some(true), 0));
     assert_eq!(bed.proxy.log().matches("\"connected\"").count(), 1);
     reader.remove().await;
+}
+
+/// An apiserver says 404 to all below a path that is not its own: clients would take their objects for deleted.
+#[tokio::test]
+async fn a_path_that_leads_to_no_api_is_no_cluster() {
+    let cluster = control_plane().await;
+    let mut astray = cluster.context(User::Admin).unwrap();
+    astray.name = "astray".to_owned();
+    astray.server = format!("{}/k8s/clusters/c1", cluster.url());
+    let settings = "connections: { backoffMin: 100ms, backoffMax: 500ms }";
+    let bed = Bed::start(&[cluster.context(User::Admin).unwrap(), astray], settings).await;
+    bed.served(cluster.name(), CONFIGMAPS).await;
+    let told = bed.told("astray", "NotKubernetes").await;
+    assert_unavailable("astray", &told);
+    for path in READS {
+        let answer = bed.client("astray").get(path).await.unwrap();
+        assert_unavailable("astray", &answer);
+    }
 }
 
 fn in_namespace(namespace: &str) -> Value {
