@@ -11,6 +11,7 @@ use tokio_util::task::TaskTracker;
 use crate::documents::Bodies;
 use crate::informer::Informer;
 use crate::informers::{CachePolicy, Informers, InformersConfig, Refusal, Refused, none_refused};
+use crate::panics::run_again;
 use crate::self_checks::{SelfCheckTotals, SelfChecks};
 
 /// Time between two looks.
@@ -64,10 +65,14 @@ impl Fleet {
         });
         let (sweeping, shutdown) = (Arc::clone(&fleet), shutdown.clone());
         tasks.spawn(async move {
-            let mut ticks = tokio::time::interval(SWEEP_INTERVAL);
-            while shutdown.run_until_cancelled(ticks.tick()).await.is_some() {
-                sweeping.sweep();
-            }
+            let swept = run_again("informer sweeper", || async {
+                let mut ticks = tokio::time::interval(SWEEP_INTERVAL);
+                loop {
+                    ticks.tick().await;
+                    sweeping.sweep();
+                }
+            });
+            shutdown.run_until_cancelled(swept).await;
         });
         fleet
     }
@@ -138,6 +143,8 @@ impl Fleet {
 
     /// Lets go of what is kept for pages in vain; stops who is not to be kept, who is idle, and while the memory limit is passed the least recently read.
     fn sweep(&self) {
+        #[cfg(test)]
+        crate::panics::planned::here("sweep");
         // Readers and reflectors go on meanwhile: idleness and size are looked at once, or the order would be none and
         // the sum not that of its parts.
         let config = self.config();
@@ -216,6 +223,7 @@ fn to_stop<S>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::panics::planned;
 
     #[test]
     fn who_is_idle_stops_and_past_the_limit_who_is_read_least() {
@@ -249,5 +257,17 @@ mod tests {
         check(&[(1, 7), (2, 10)], &[(1, "never")]);
         check(&[(90, 8), (60, 9)], &[(60, "idle")]);
         check(&[(90, 8), (1, 99)], &[(90, "memory-limit")]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn looking_goes_on_after_a_panic() {
+        planned::plan("sweep", 1);
+        let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
+        let _fleet = Fleet::start(InformersConfig::default(), &tasks, &stop);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert!(planned::visits("sweep") > 10);
+        stop.cancel();
+        tasks.close();
+        tasks.wait().await;
     }
 }

@@ -71,6 +71,16 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
+    pub(crate) fn new(fleet: &Fleet) -> Self {
+        Self {
+            max_objects_per_kind: AtomicU64::new(fleet.config().max_objects_per_kind),
+            pages: AtomicBool::new(false),
+            second_watches: Semaphore::new(SECOND_WATCHES),
+            self_checks: Arc::clone(fleet.self_checks()),
+            self_check_turn: Semaphore::new(1),
+        }
+    }
+
     pub(crate) fn max_objects_per_kind(&self) -> u64 {
         self.max_objects_per_kind.load(Ordering::Relaxed)
     }
@@ -172,13 +182,7 @@ impl Informers {
         let informers = Arc::new(Self {
             cluster: cluster.to_owned(),
             fleet: Arc::clone(fleet),
-            settings: Arc::new(Settings {
-                max_objects_per_kind: AtomicU64::new(fleet.config().max_objects_per_kind),
-                pages: AtomicBool::new(false),
-                second_watches: Semaphore::new(SECOND_WATCHES),
-                self_checks: Arc::clone(fleet.self_checks()),
-                self_check_turn: Semaphore::new(1),
-            }),
+            settings: Arc::new(Settings::new(fleet)),
             connections,
             removed: removed.child_token(),
             refused: fleet.refused().of_cluster(),
@@ -375,6 +379,11 @@ mod tests {
     use tokio_util::task::TaskTracker;
 
     use super::*;
+    use crate::key_range::KeyRange;
+    use crate::panics::planned;
+    use crate::resource_version::ResourceVersion;
+    use crate::selector::Selector;
+    use crate::told_list::{Pairs, ToldList};
 
     #[tokio::test]
     async fn reads_that_wait_start_no_more_kinds_than_may_be_unknown() {
@@ -422,5 +431,73 @@ mod tests {
             assert_eq!(shared, expected, "{one} {other}");
         }
         stop.cancel();
+    }
+
+    /// A cluster without a connection, in which nothing becomes known.
+    fn unconnected(config: InformersConfig) -> (Arc<Informers>, CancellationToken) {
+        let stop = CancellationToken::new();
+        let fleet = Fleet::start(config, &TaskTracker::new(), &stop);
+        let (connections, connected) = watch::channel(None);
+        // For as long as the test lasts.
+        std::mem::forget(connections);
+        (Informers::new("a", &fleet, connected, &stop), stop)
+    }
+
+    async fn visited(place: &'static str, times: u32) {
+        let visited = async {
+            while planned::visits(place) < times {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let minute = Duration::from_secs(60);
+        tokio::time::timeout(minute, visited).await.expect(place);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn kinds_that_are_always_kept_are_started_after_a_panic() {
+        planned::plan("always", 1);
+        let mut config = InformersConfig::default();
+        let pods = (String::new(), "pods".to_owned());
+        config.resources.insert(pods, CachePolicy::Always);
+        let (_informers, _stop) = unconnected(config);
+        visited("always", 2).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn writes_are_confirmed_and_deletions_checked_after_a_panic() {
+        let (informers, _stop) = unconnected(InformersConfig::default());
+        let gvr = Gvr::new("", "v1", "pods");
+        informers.note_list(&gvr);
+        planned::plan("confirm", 1);
+        informers.unconfirmed(&gvr.storage(), 1);
+        visited("confirm", 2).await;
+        planned::plan("confirm", 1);
+        informers.gone(&gvr.storage(), 1, "n/a", "uid");
+        visited("confirm", 2).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_for_which_nobody_can_look_is_believed_as_it_was_told() {
+        let (informers, _stop) = unconnected(InformersConfig::default());
+        let gvr = Gvr::new("", "v1", "pods");
+        informers.note_list(&gvr);
+        let floor = informers.floor(&gvr.storage()).unwrap();
+        planned::plan("told list", 1);
+        let version = ResourceVersion::from_number(9);
+        let list = ToldList {
+            keys: KeyRange::of_namespace(None),
+            selector: Selector::default(),
+            pairs: Pairs::default(),
+            resource_version: version,
+        };
+        informers.told_list(&floor, (1, 1), list);
+        visited("told list", 1).await;
+        let settled = async {
+            while floor.told(1) < version {
+                tokio::task::yield_now().await;
+            }
+        };
+        let second = Duration::from_secs(1);
+        tokio::time::timeout(second, settled).await.unwrap();
     }
 }

@@ -26,6 +26,7 @@ use crate::error_chain::error_chain;
 use crate::fields::Fields;
 use crate::informer::Informer;
 use crate::informers::{Refusal, Settings};
+use crate::panics::{Pauses, caught};
 use crate::resource_version::ResourceVersion;
 use crate::store::Store;
 
@@ -39,6 +40,8 @@ mod protocol;
 mod requests;
 mod self_check;
 mod stream;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use error::ReflectorError;
 pub(crate) use requests::{latest_resource_version, preferred_version};
@@ -101,7 +104,18 @@ impl Reflector {
         mut self,
         connections: watch::Receiver<Option<Arc<Connection>>>,
     ) -> Option<Refusal> {
-        let refusal = self.run_until_stopped(connections).await;
+        let mut pauses = Pauses::default();
+        let refusal = loop {
+            let running = Box::pin(self.run_until_stopped(connections.clone()));
+            if let Ok(refusal) = caught(running).await {
+                break refusal;
+            }
+            self.distrust();
+            let pause = pauses.next();
+            tracing::error!(retry_in = ?pause, "informer panicked, lists anew");
+            let stopped = self.informer.stopped().clone();
+            stopped.run_until_cancelled(tokio::time::sleep(pause)).await;
+        };
         // First what readers have: the store is the last to hold the objects.
         self.informer.close();
         self.store.retire();
@@ -135,6 +149,18 @@ impl Reflector {
         }
     }
 
+    /// After a panic: what it left may be half changed, so nobody reads from it, watches end, and all is listed anew. The
+    /// store stays for its version, as no list may be older, and goes when there is one.
+    fn distrust(&mut self) {
+        self.informer.suspend();
+        self.informer.history().end();
+        self.state = State::Learn { from: None };
+        self.kind = Kind::default();
+        self.attested = ResourceVersion::default();
+        self.self_checked = self_check::Progress::default();
+        self.comparing = false;
+    }
+
     /// Another epoch is another cluster: nothing that was held is true there.
     fn adopt(&mut self, connection: &Connection) {
         // Whether it is the same cluster was asked on another connection.
@@ -162,6 +188,8 @@ impl Reflector {
         shard: &Arc<InformerShard>,
     ) -> Refusal {
         loop {
+            #[cfg(test)]
+            crate::panics::planned::here("reflector");
             let step = match self.state {
                 State::Learn { from } => self.learn(connection, shard, from).await,
                 State::List { from } => self.list(connection, shard, from).await,

@@ -14,6 +14,7 @@ use super::{DocumentKey, Documents, MAX_BODY};
 use crate::backoff::Backoff;
 use crate::connection::{Connection, empty_body, next_connection};
 use crate::error_chain::error_chain;
+use crate::panics::run_again;
 use crate::upstream::BoxError;
 
 /// Where a server tells its version.
@@ -43,6 +44,17 @@ pub(super) fn fetched() -> [DocumentKey; 3] {
 pub(crate) async fn keep_fetched(
     documents: Arc<Documents>,
     cluster: String,
+    connections: watch::Receiver<Option<Arc<Connection>>>,
+) {
+    run_again("document fetcher", || {
+        fetch_on_each(&documents, &cluster, connections.clone())
+    })
+    .await;
+}
+
+async fn fetch_on_each(
+    documents: &Documents,
+    cluster: &str,
     mut connections: watch::Receiver<Option<Arc<Connection>>>,
 ) {
     let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
@@ -80,6 +92,8 @@ pub(crate) async fn keep_fetched(
 
 impl Documents {
     async fn fetch_all(&self, connection: &Connection) -> Result<(), BoxError> {
+        #[cfg(test)]
+        crate::panics::planned::here("documents");
         for key in fetched() {
             self.fetch(connection, &key).await?;
         }

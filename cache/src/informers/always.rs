@@ -8,6 +8,7 @@ use crate::backoff::Backoff;
 use crate::connection::next_connection;
 use crate::error_chain::error_chain;
 use crate::gvr::Gvr;
+use crate::panics::run_again;
 use crate::reflector::preferred_version;
 
 impl Informers {
@@ -19,13 +20,16 @@ impl Informers {
         let informers = Arc::clone(self);
         self.fleet.tasks().spawn(async move {
             let removed = informers.removed.clone();
-            removed
-                .run_until_cancelled(informers.start_all(always))
-                .await;
+            let started = run_again("informers that are always kept", || {
+                informers.start_all(always.clone())
+            });
+            removed.run_until_cancelled(started).await;
         });
     }
 
     async fn start_all(self: &Arc<Self>, mut left: Vec<(String, String)>) {
+        #[cfg(test)]
+        crate::panics::planned::here("always");
         let mut connections = self.connections.clone();
         let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
         while !left.is_empty() {

@@ -14,6 +14,7 @@ use crate::connection::next_connection;
 use crate::error_chain::error_chain;
 use crate::floor::Floor;
 use crate::gvr::{Gvr, Storage};
+use crate::panics::run_again;
 use crate::reflector::latest_resource_version;
 use crate::resource_version::ResourceVersion;
 
@@ -29,7 +30,10 @@ impl Informers {
         };
         if floor.unconfirmed(epoch) {
             let informers = Arc::clone(self);
-            self.look(async move { informers.confirm(&floor, epoch).await });
+            self.look(run_again("confirmation of writes", move || {
+                let (informers, floor) = (Arc::clone(&informers), Arc::clone(&floor));
+                async move { informers.confirm(&floor, epoch).await }
+            }));
         }
     }
 
@@ -41,7 +45,10 @@ impl Informers {
         };
         if floor.gone(epoch, key, uid) {
             let informers = Arc::clone(self);
-            self.look(async move { informers.check_gone(&floor, epoch).await });
+            self.look(run_again("check of deletions", move || {
+                let (informers, floor) = (Arc::clone(&informers), Arc::clone(&floor));
+                async move { informers.check_gone(&floor, epoch).await }
+            }));
         }
     }
 
@@ -92,6 +99,8 @@ impl Informers {
     /// The newest version of a floor's storage, tried until it is known; `None` where the epoch is over, or the floor
     /// has no informer left and so no reader.
     async fn latest_version(&self, floor: &Arc<Floor>, epoch: u64) -> Option<ResourceVersion> {
+        #[cfg(test)]
+        crate::panics::planned::here("confirm");
         let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
         let mut connections = self.connections.clone();
         loop {

@@ -8,6 +8,7 @@ use futures_util::FutureExt;
 use super::Informers;
 use crate::floor::Floor;
 use crate::informer::Informer;
+use crate::panics::caught;
 use crate::resource_version::ResourceVersion;
 use crate::told_list::{PendingList, ToldList};
 
@@ -49,8 +50,10 @@ impl Informers {
         let (informers, floor) = (Arc::clone(self), Arc::clone(floor));
         self.fleet.tasks().spawn(async move {
             let stopped = informer.stopped().clone();
-            let looking = shown_by(&informer, generation, list.list());
-            let found = stopped.run_until_cancelled(looking).await.flatten();
+            // A list that nobody looks for any more would keep its readers from memory for good.
+            let looking = caught(shown_by(&informer, generation, list.list()));
+            let found = stopped.run_until_cancelled(looking).await;
+            let found = found.and_then(|found| found.ok().flatten());
             let own = list.list().resource_version;
             floor.list_shown(epoch, &list, found.unwrap_or(own));
             if found.is_none() {
@@ -87,6 +90,8 @@ async fn shown_by(
     generation: u64,
     list: &ToldList,
 ) -> Option<ResourceVersion> {
+    #[cfg(test)]
+    crate::panics::planned::here("told list");
     let mut publications = informer.publications();
     let mut held = match publications.newest(generation) {
         Some(held) => held,

@@ -187,7 +187,7 @@ impl Page {
     /// Reads a page on a thread for such work: it cannot be read in part, and 500 large objects are several megabytes.
     async fn read(body: Bytes, envelope: Arc<Envelope>) -> Result<Self, ReflectorError> {
         let page = tokio::task::spawn_blocking(move || Self::parse(&body, &envelope));
-        // It does not panic, and only the end of the runtime cancels it.
+        // Else it has panicked, or the runtime ends.
         page.await.unwrap_or(Err(ReflectorError::Ended))
     }
 

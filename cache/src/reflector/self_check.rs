@@ -333,7 +333,7 @@ impl Asker {
         // The metadata of 500 objects is a megabyte or more, which cannot be read in part.
         let compared =
             tokio::task::spawn_blocking(move || page::compare(&body, &snapshot, after.as_deref()));
-        // It does not panic, and only the end of the runtime cancels it.
+        // Else it has panicked, or the runtime ends.
         let compared = compared.await.map_err(|_| ReflectorError::Ended)?;
         compared.map_err(ReflectorError::BadBytes)
     }

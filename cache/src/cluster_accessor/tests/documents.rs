@@ -5,6 +5,7 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::documents::DocumentKey;
+use crate::panics::planned;
 
 /// A document that nobody fetches but this test.
 fn key() -> DocumentKey {
@@ -116,4 +117,14 @@ async fn another_epoch_begins_without_documents() {
             .of_path("/apis/apps")
             .is_empty()
     );
+}
+
+#[tokio::test]
+async fn documents_are_fetched_after_a_panic() {
+    planned::plan("documents", 1);
+    let server = FakeServer::start("127.0.0.1").await;
+    let running = Running::start(config_of(&server));
+    running.connected().await;
+    running.documents_fetched().await;
+    assert_eq!(planned::visits("documents"), 2);
 }
