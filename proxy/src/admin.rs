@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use fleetcache_cache::cluster_cache::ClusterCache;
+use fleetcache_cache::panics::caught;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
@@ -125,16 +126,20 @@ impl Admin {
 pub async fn serve(listener: TcpListener, admin: Admin, stop: CancellationToken) {
     let admin = Arc::new(admin);
     let tasks = TaskTracker::new();
-    loop {
-        let stream = tokio::select! {
-            stream = listener::accept(&listener) => stream,
-            () = stop.cancelled() => break,
-        };
+    let start = |stream| {
         let (admin, stop) = (Arc::clone(&admin), stop.clone());
         tasks.spawn(async move {
             let service = service_fn(|request: Request<Incoming>| {
                 let admin = &admin;
-                async move { Ok::<_, Infallible>(admin.answer(request.map(drop)).await) }
+                async move {
+                    let answer = caught(admin.answer(request.map(drop))).await;
+                    Ok::<_, Infallible>(answer.unwrap_or_else(|_| {
+                        text(
+                            StatusCode::INTERNAL_SERVER_ERROR,
+                            "it panicked: the log says where\n",
+                        )
+                    }))
+                }
             });
             let connection = http1::Builder::new()
                 .timer(TokioTimer::new())
@@ -145,7 +150,8 @@ pub async fn serve(listener: TcpListener, admin: Admin, stop: CancellationToken)
                 () = stop.cancelled() => {}
             }
         });
-    }
+    };
+    listener::accept_until(&listener, &stop, start).await;
     tasks.close();
     tasks.wait().await;
 }
@@ -216,5 +222,34 @@ mod tests {
         admin.readiness.ready();
         check(Method::GET, "/readyz", 503, "draining").await;
         check(Method::GET, "/livez", 200, "ok").await;
+    }
+
+    #[tokio::test]
+    async fn a_scrape_that_panics_is_a_500() {
+        let shutdown = CancellationToken::new();
+        let fleet = Fleet::start(InformersConfig::default(), &TaskTracker::new(), &shutdown);
+        let panics = Box::new(|| panic!("on purpose"));
+        let admin = Admin {
+            readiness: Readiness::default(),
+            scrape: Scrape::without_clusters(&Metrics::default(), panics),
+            clusters: ClusterCache::start(Vec::new(), 1, &fleet, &shutdown),
+            limits: Arc::default(),
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let serving = tokio::spawn(serve(listener, admin, shutdown.clone()));
+        let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+            .await
+            .unwrap();
+        tokio::spawn(connection);
+        for (path, code) in [("/metrics", 500), ("/livez", 200)] {
+            let request = Request::get(path).body(crate::body::empty()).unwrap();
+            let answer = sender.send_request(request).await.unwrap();
+            assert_eq!(answer.status(), code, "{path}");
+            answer.into_body().collect().await.unwrap();
+        }
+        shutdown.cancel();
+        serving.await.unwrap();
     }
 }

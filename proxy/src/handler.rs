@@ -7,6 +7,7 @@ use fleetcache_auth::Authenticator;
 use fleetcache_cache::cluster_accessor::ClusterAccessor;
 use fleetcache_cache::cluster_cache::ClusterCache;
 use fleetcache_cache::connection::Connection;
+use fleetcache_cache::panics::caught;
 use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::{Body as _, Incoming};
@@ -103,7 +104,19 @@ impl Handler {
         let audit_id = status::audit_id(request.headers());
         let info = RequestInfo::parse(&method, &target);
         let outcome = match &info {
-            Some(info) => self.try_handle(info, request, &audit_id).await,
+            Some(info) => {
+                let answering = caught(self.try_handle(info, request, &audit_id)).await;
+                answering.unwrap_or_else(|_| {
+                    tracing::error!(
+                        cluster = info.cluster,
+                        verb = info.verb.as_str(),
+                        path = info.path(),
+                        audit_id = audit_id.to_str().unwrap_or_default(),
+                        "request panicked"
+                    );
+                    Err(Error::Internal)
+                })
+            }
             None => match self.parts.authenticator.authenticate(request.headers()) {
                 Ok(_) => Err(Error::NotFound),
                 Err(_) => Err(Error::Unauthenticated),
@@ -145,6 +158,8 @@ impl Handler {
         request: Request<Incoming>,
         audit_id: &HeaderValue,
     ) -> Result<Outcome, Error> {
+        #[cfg(test)]
+        assert!(!request.headers().contains_key("x-panic"), "on purpose");
         // 1 where to: silently, so that nobody learns names without a credential
         let cluster = self.parts.clusters.get(info.cluster);
         // 2 who is asking → 401

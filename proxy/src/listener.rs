@@ -1,6 +1,7 @@
 //! HTTPS: accepts connections, speaks TLS, HTTP/1.1 and HTTP/2, and drains.
 
 mod connection;
+mod contained_body;
 mod plain_http;
 mod slow_reader;
 
@@ -8,6 +9,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fleetcache_cache::panics::run_again;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use rustls::ServerConfig;
@@ -89,11 +91,7 @@ pub async fn serve<S, F>(
     let tasks = TaskTracker::new();
     let abort = CancellationToken::new();
     let acceptor = TlsAcceptor::from(tls);
-    loop {
-        let stream = tokio::select! {
-            stream = accept(&listener) => stream,
-            () = draining.cancelled() => break,
-        };
+    let start = |stream| {
         let server = connection::Server {
             acceptor: acceptor.clone(),
             timeouts,
@@ -109,7 +107,8 @@ pub async fn serve<S, F>(
                 () = aborted => {}
             }
         });
-    }
+    };
+    accept_until(&listener, &draining, start).await;
     drop(listener);
     tasks.close();
     if tokio::time::timeout(timeouts.drain, tasks.wait())
@@ -124,6 +123,23 @@ pub async fn serve<S, F>(
         // An HTTP/2 stream is a task of its own; it ends when it meets its closed connection, or at the latest with the
         // runtime.
         let _ = tokio::time::timeout(Duration::from_secs(1), tasks.wait()).await;
+    }
+}
+
+/// Gives each connection to `start` until `stop` fires. Where that panics, the port still goes on.
+pub async fn accept_until(
+    listener: &TcpListener,
+    stop: &CancellationToken,
+    start: impl Fn(TcpStream),
+) {
+    let accepting = run_again("listener", || async {
+        loop {
+            start(accept(listener).await);
+        }
+    });
+    tokio::select! {
+        never = accepting => never,
+        () = stop.cancelled() => {}
     }
 }
 

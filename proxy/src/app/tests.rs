@@ -73,6 +73,10 @@ fn get(path: &str, token: Option<&str>) -> Request<Empty<bytes::Bytes>> {
 
 /// Asks the proxy as its kubeconfig says.
 async fn ask(app: &App, path: &str, token: Option<&str>) -> Response<Incoming> {
+    send(app, get(path, token)).await
+}
+
+async fn send(app: &App, request: Request<Empty<bytes::Bytes>>) -> Response<Incoming> {
     let mut roots = RootCertStore::empty();
     let ca = fs::read(app.state_dir().join("ca.crt")).unwrap();
     roots
@@ -91,7 +95,7 @@ async fn ask(app: &App, path: &str, token: Option<&str>) -> Response<Incoming> {
         .unwrap();
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
     tokio::spawn(connection);
-    sender.send_request(get(path, token)).await.unwrap()
+    sender.send_request(request).await.unwrap()
 }
 
 async fn ask_admin(addr: SocketAddr, path: &str) -> (u16, String) {
@@ -289,4 +293,28 @@ async fn a_dropped_proxy_ends() {
     while TcpStream::connect(addr).await.is_ok() {
         tokio::task::yield_now().await;
     }
+}
+
+#[tokio::test]
+async fn a_request_that_panics_is_answered_and_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let app = start_two(&dir).await;
+    let before = telemetry::panics();
+    let mut request = get("/clusters/alpha/api/v1/pods", None);
+    let headers = request.headers_mut();
+    headers.insert("x-panic", "now".parse().unwrap());
+    headers.insert("audit-id", "the client's own".parse().unwrap());
+    let answer = send(&app, request).await;
+    assert_eq!(answer.status(), 500);
+    assert_eq!(answer.headers()["audit-id"], "the client's own");
+    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    let status: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(status["reason"], "InternalError");
+    assert!(telemetry::panics() > before);
+    let (_, metrics) = ask_admin(app.admin_addr(), "/metrics").await;
+    let counted =
+        r#"fleetcache_request_total{verb="list",resource="other",source="local",code="500"} 1"#;
+    assert!(metrics.lines().any(|it| it == counted), "{metrics}");
+    assert_eq!(ask(&app, "/clusters/alpha/api", None).await.status(), 401);
+    app.shutdown().await;
 }

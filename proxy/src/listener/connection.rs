@@ -1,13 +1,12 @@
 //! One connection: its handshake, the protocol it chose, its requests and its end.
 
 use std::convert::Infallible;
-use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
+use fleetcache_cache::panics::caught;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
@@ -18,12 +17,13 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::contained_body::ContainedBody;
 use super::slow_reader::ClientStream;
 use super::{Timeouts, plain_http};
 use crate::body::Body;
 use crate::error::Error;
 use crate::rarely::Rarely;
-use crate::status;
+use crate::status::{self, AUDIT_ID};
 
 /// Requests at once on one connection: a controller opens a watch per kind and cluster, all on one connection.
 const MAX_STREAMS: u32 = 4096;
@@ -101,12 +101,17 @@ impl Server {
                 let service = service.clone();
                 // hyper keeps the room of this future as well; in a box it is given back when the answer begins.
                 Box::pin(async move {
+                    let audit_id = request.headers().get(AUDIT_ID).cloned();
                     // The call itself may panic, not only what it returns.
-                    let answer = AssertUnwindSafe(async { service(request).await });
-                    let answer = answer.catch_unwind().await;
-                    Ok::<_, Infallible>(
-                        answer.unwrap_or_else(|_| status::response(&Error::Internal)),
-                    )
+                    let answer = caught(async { service(request).await }).await;
+                    let answer = answer.unwrap_or_else(|_| {
+                        let mut answer = status::response(&Error::Internal);
+                        if let Some(audit_id) = audit_id {
+                            answer.headers_mut().insert(AUDIT_ID, audit_id);
+                        }
+                        answer
+                    });
+                    Ok::<_, Infallible>(ContainedBody::of(answer))
                 })
             })
         };

@@ -1,0 +1,66 @@
+//! The body of an answer that panics half-way.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use fleetcache_cache::panics::Panicked;
+use http::{HeaderValue, Response};
+use hyper::body::{Body as HttpBody, Frame, SizeHint};
+
+use crate::body::{Body, BoxError};
+use crate::status::AUDIT_ID;
+
+/// A body that breaks off where it panics: over HTTP/1.1 its connection ends before the answer does, over HTTP/2 its stream
+/// is reset and the others go on.
+pub(super) struct ContainedBody {
+    /// None once it has panicked.
+    body: Option<Body>,
+    /// For the log.
+    audit_id: Option<HeaderValue>,
+}
+
+impl ContainedBody {
+    /// An answer with such a body.
+    pub(super) fn of(answer: Response<Body>) -> Response<Self> {
+        let (parts, body) = answer.into_parts();
+        let audit_id = parts.headers.get(AUDIT_ID).cloned();
+        let body = Some(body);
+        Response::from_parts(parts, Self { body, audit_id })
+    }
+}
+
+impl HttpBody for ContainedBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let this = self.get_mut();
+        let Some(body) = &mut this.body else {
+            return Poll::Ready(None);
+        };
+        let polled = catch_unwind(AssertUnwindSafe(|| Pin::new(body).poll_frame(context)));
+        polled.unwrap_or_else(|_| {
+            let audit_id = this.audit_id.as_ref();
+            tracing::error!(
+                audit_id = audit_id.and_then(|id| id.to_str().ok()).unwrap_or_default(),
+                "answer panicked half-way, it is broken off"
+            );
+            this.body = None;
+            Poll::Ready(Some(Err(Panicked.into())))
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let body = self.body.as_ref();
+        body.map_or_else(SizeHint::default, Body::size_hint)
+    }
+}
