@@ -104,6 +104,17 @@ pub enum ConnectPolicy {
     OnDemand,
 }
 
+impl ConnectPolicy {
+    /// Where nobody says: on demand where a plugin runs for the credential, which may ask a person to log in.
+    pub(crate) fn usual(credential: &CredentialConfig) -> Self {
+        if credential.runs_plugin() {
+            Self::OnDemand
+        } else {
+            Self::Always
+        }
+    }
+}
+
 /// The timings of one cluster's connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectionTiming {

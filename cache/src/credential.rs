@@ -23,6 +23,8 @@ use crate::upstream::{BoxError, tls};
 pub enum CredentialConfig {
     /// None: anonymous.
     Anonymous,
+    /// There should be one, and its source has none now: why, in words that a client may see. Nothing is dialled.
+    Missing(String),
     /// A client certificate and its key, PEM.
     ClientCertificate {
         /// The certificate chain.
@@ -183,6 +185,7 @@ impl PartialEq for CredentialConfig {
             |one: &SecretString, two: &SecretString| one.expose_secret() == two.expose_secret();
         match (self, other) {
             (Self::Anonymous, Self::Anonymous) => true,
+            (Self::Missing(one), Self::Missing(two)) => one == two,
             (
                 Self::ClientCertificate { certificate, key },
                 Self::ClientCertificate {
@@ -226,6 +229,7 @@ impl CredentialConfig {
     fn can_change(&self) -> bool {
         match self {
             Self::Anonymous
+            | Self::Missing(_)
             | Self::ClientCertificate { .. }
             | Self::Token(_)
             | Self::Basic { .. } => false,
@@ -243,6 +247,7 @@ impl CredentialConfig {
             Self::Anonymous => {
                 format!("kubeconfig context {context:?}, whose user has no credential")
             }
+            Self::Missing(why) => why.clone(),
             Self::ClientCertificate { .. } => {
                 format!("the client certificate of kubeconfig context {context:?}")
             }
@@ -280,6 +285,7 @@ impl CredentialConfig {
                 .plugin_name()
                 .or_else(|| authorization.plugin_name()),
             Self::Anonymous
+            | Self::Missing(_)
             | Self::ClientCertificate { .. }
             | Self::ClientCertificateFiles { .. }
             | Self::Token(_)

@@ -1,10 +1,12 @@
-//! Clusters from kubeconfig files.
+//! Clusters from kubeconfigs: from files, each context a cluster, and from one file or one Secret, a cluster each.
 
 mod endpoint;
 mod name;
 mod proxy_env;
+mod single;
 #[cfg(test)]
 mod tests;
+mod untrusted;
 mod user;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -13,7 +15,9 @@ use std::path::{Path, PathBuf};
 use kube::config::{Cluster, Context, Kubeconfig, KubeconfigError, NamedContext};
 use tracing::warn;
 
+pub use self::name::is_valid as is_cluster_name;
 use self::proxy_env::ProxyEnv;
+pub use self::single::{from_file, from_secret};
 use crate::cluster_config::{
     ClusterConfig, ClusterSource, ConnectPolicy, ConnectionTiming, EndpointConfig, SourceKind,
 };
@@ -73,11 +77,6 @@ fn load_with(
         match files.cluster(context, proxy_env) {
             Ok((endpoint, credential)) => {
                 let credential = without_on_plain_http(&name, &endpoint, credential);
-                let usual = if credential.runs_plugin() {
-                    ConnectPolicy::OnDemand
-                } else {
-                    ConnectPolicy::Always
-                };
                 loaded.clusters.push(ClusterConfig {
                     name,
                     context: context.name.clone(),
@@ -86,10 +85,10 @@ fn load_with(
                         name: file.display().to_string(),
                     },
                     labels: BTreeMap::new(),
+                    connect: connect.unwrap_or_else(|| ConnectPolicy::usual(&credential)),
                     endpoint,
                     credential,
                     timing: timing.clone(),
-                    connect: connect.unwrap_or(usual),
                 });
             }
             Err(problems) => {
@@ -254,6 +253,7 @@ fn check(endpoint: &EndpointConfig, credential: &CredentialConfig) -> Result<(),
             return check(endpoint, certificate);
         }
         CredentialConfig::Anonymous
+        | CredentialConfig::Missing(_)
         | CredentialConfig::ClientCertificateFiles { .. }
         | CredentialConfig::Token(_)
         | CredentialConfig::TokenFile(_)

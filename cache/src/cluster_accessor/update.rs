@@ -7,7 +7,7 @@ use tracing::info;
 use super::owner::{Owner, State};
 use crate::backoff::Backoff;
 use crate::cluster_config::{ClusterConfig, ConnectPolicy};
-use crate::credential::CredentialSource;
+use crate::credential::{CredentialConfig, CredentialSource};
 
 impl Owner {
     /// Takes over a changed configuration and tells how to go on.
@@ -35,7 +35,10 @@ impl Owner {
         let same_dial = before.endpoint == now.endpoint
             && before.timing.connect_timeout == now.timing.connect_timeout;
         let other_credential = before.credential != now.credential;
+        let taken_away = matches!(now.credential, CredentialConfig::Missing(_));
         match state {
+            // A credential that was taken away must not be used on: the next connect fails for want of one.
+            State::Connected(_) | State::Connecting(_) if taken_away => State::Connecting(None),
             State::Connected(mut kept) if same_dial => {
                 kept.reconfigure(&now.timing, other_credential);
                 State::Connected(kept)

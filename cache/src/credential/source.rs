@@ -163,6 +163,7 @@ impl CredentialSource {
         let mut credential = Credential::default();
         match config {
             CredentialConfig::Anonymous | CredentialConfig::Both { .. } => {}
+            CredentialConfig::Missing(why) => return Err(CredentialError::missing(why.clone())),
             CredentialConfig::ClientCertificate { certificate, key } => {
                 let pair = ClientCertificate::new(certificate.clone(), key.clone());
                 pair.check()?;

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 const MAX: usize = 253;
 
 /// Whether a name can be a cluster's: a DNS-1123 subdomain.
-pub(super) fn is_valid(name: &str) -> bool {
+pub fn is_valid(name: &str) -> bool {
     let label = |label: &str| {
         let bytes = label.as_bytes();
         let alphanumeric = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit();

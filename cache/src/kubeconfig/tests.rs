@@ -1,6 +1,7 @@
 //! What files give and what is refused, word for word.
 
 mod refused;
+mod single;
 
 use secrecy::ExposeSecret;
 
