@@ -1,5 +1,6 @@
 //! The only wiring: state directory, clusters, handler, listeners; and their end, in order.
 
+use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -24,7 +25,8 @@ use crate::handler::{Handler, HandlerParts};
 use crate::limits::Limits;
 use crate::listener::{self, Timeouts};
 use crate::metrics::{Metrics, Scrape};
-use crate::reload::{self, ReadConfig, Reloader, Served, Watched};
+use crate::reload::{self, ReadConfig, Reloader, Running, Served, Watched};
+use crate::sources::Sources;
 use crate::state_dir::{self, StateDir};
 use crate::telemetry;
 
@@ -88,11 +90,12 @@ impl App {
             kubeconfig: state_dir.path().join(state_dir::KUBECONFIG),
         };
         let found = clusters::load(&config, &served.itself())?;
-        for rejected in &found.rejected {
-            tracing::warn!(reason = rejected.reason, "not served");
-        }
-        found.clusters.iter().for_each(reload::log_name);
-        let names = || found.clusters.iter().map(|it| it.name.as_str());
+        let mut sources = Sources::new(&config, found);
+        sources.look(true);
+        let found = sources.clusters(&config, &served.itself(), &BTreeMap::new());
+        let clusters = || found.values().map(|it| &it.cluster);
+        clusters().for_each(reload::log_name);
+        let names = || found.keys().map(String::as_str);
         let limits = Arc::new(Limits::default());
         limits.set(names().map(|name| (name.to_owned(), config.settings(name))));
 
@@ -108,8 +111,8 @@ impl App {
         );
         let cluster_tasks = TaskTracker::new();
         let fleet = Fleet::start(config.informers(), &cluster_tasks, &stop_clusters);
-        let clusters = ClusterCache::start(
-            found.clusters.clone(),
+        let cache = ClusterCache::start(
+            clusters().cloned().collect(),
             config.connections.max_concurrent,
             &fleet,
             &stop_clusters,
@@ -118,11 +121,11 @@ impl App {
         let totals = Arc::clone(&fleet);
         let scrape = Scrape::new(
             &metrics,
-            Arc::clone(&clusters),
+            Arc::clone(&cache),
             Box::new(move || totals.totals()),
         );
         let handler = Arc::new(Handler::new(HandlerParts {
-            clusters: Arc::clone(&clusters),
+            clusters: Arc::clone(&cache),
             authenticator: Authenticator::new(&served.token),
             metrics,
             limits: Arc::clone(&limits),
@@ -136,7 +139,7 @@ impl App {
             Admin {
                 readiness: readiness.clone(),
                 scrape,
-                clusters: Arc::clone(&clusters),
+                clusters: Arc::clone(&cache),
                 limits: Arc::clone(&limits),
             },
             stop_admin.clone(),
@@ -152,12 +155,17 @@ impl App {
         tracing::info!(
             %proxy_addr,
             %admin_addr,
-            clusters = found.clusters.len(),
+            clusters = found.len(),
             kubeconfig = %served.kubeconfig.display(),
             "listening"
         );
         let reload = Arc::new(Notify::new());
-        let reloader = Reloader::new(read, served, config, found, clusters, fleet, limits);
+        let running = Running {
+            cache,
+            fleet,
+            limits,
+        };
+        let reloader = Reloader::new(read, served, config, sources, found, running);
         tokio::spawn(reloader.run(watched, Arc::clone(&reload), draining.clone()));
         Ok(Self {
             proxy_addr,

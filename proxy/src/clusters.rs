@@ -1,9 +1,9 @@
-//! From the configured sources to clusters: their names, their timings, and that none of them is this proxy.
+//! From kubeconfig files to clusters: their names, their timings, and that none of them is this proxy.
 
 mod check;
 mod contexts;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 use fleetcache_cache::cluster_config::ClusterConfig;
@@ -80,8 +80,8 @@ pub struct Found {
     pub clusters: Vec<ClusterConfig>,
     /// The names of all contexts, of those that cannot be served now too.
     pub names: Names,
-    /// Names of clusters that were served before, and whose contexts are there but cannot be used now.
-    pub spoilt: BTreeSet<String>,
+    /// Names of clusters that were served before, and their contexts, which are there but cannot be used now.
+    pub spoilt: BTreeMap<String, String>,
     /// What cannot be served.
     pub rejected: Vec<Rejected>,
 }
@@ -111,7 +111,7 @@ pub enum Subject {
 /// Contexts or clusters up to which a message lists them.
 pub(crate) const FEW: usize = 20;
 
-/// Loads all clusters for the start.
+/// Loads the clusters of all kubeconfig files for the start.
 ///
 /// # Errors
 /// What was asked for cannot be served: one of the clusters is this proxy, there is none, or one that a flag names is
@@ -119,10 +119,10 @@ pub(crate) const FEW: usize = 20;
 pub fn load(config: &Config, itself: &Itself<'_>) -> Result<Found, ClustersError> {
     let sources = read(config);
     check_flag(config, &sources)?;
-    find(config, itself, &Names::new(), &sources)?.not_nothing()
+    find(config, itself, &Names::new(), &sources)?.not_nothing(config)
 }
 
-/// Loads all clusters again; contexts that are still there keep their names.
+/// Loads them again; contexts that are still there keep their names.
 ///
 /// # Errors
 /// One of the clusters is this proxy, or there is none.
@@ -131,11 +131,11 @@ pub fn load_again(
     itself: &Itself<'_>,
     held: &Names,
 ) -> Result<Found, ClustersError> {
-    find(config, itself, held, &read(config))?.not_nothing()
+    find(config, itself, held, &read(config))?.not_nothing(config)
 }
 
 fn read(config: &Config) -> Vec<Contexts> {
-    let sources = config.kubeconfigs.iter();
+    let sources = config.sources.kubeconfigs.iter();
     sources.map(|it| Contexts::read(&it.present())).collect()
 }
 
@@ -146,15 +146,15 @@ fn find(
     sources: &[Contexts],
 ) -> Result<Found, ClustersError> {
     let mut all = Found::default();
-    let wanted: Vec<_> = config
-        .kubeconfigs
+    let kubeconfigs = &config.sources.kubeconfigs;
+    let wanted: Vec<_> = kubeconfigs
         .iter()
         .zip(sources)
         .map(|(source, contexts)| wanted(config, source, contexts))
         .collect();
     // Who has each name: first those that have it already and are still there.
     let mut taken: HashMap<String, Origin> = HashMap::new();
-    for ((source, contexts), wanted) in config.kubeconfigs.iter().zip(sources).zip(&wanted) {
+    for ((source, contexts), wanted) in kubeconfigs.iter().zip(sources).zip(&wanted) {
         for context in contexts.names() {
             let origin = source.origin_of(context);
             let is_wanted = wanted
@@ -165,7 +165,7 @@ fn find(
             }
         }
     }
-    for (index, (source, contexts)) in config.kubeconfigs.iter().zip(sources).enumerate() {
+    for (index, (source, contexts)) in kubeconfigs.iter().zip(sources).enumerate() {
         let mut reject = |subject, reason| {
             all.rejected.push(Rejected {
                 source: index,
@@ -201,7 +201,7 @@ fn find(
                     if let Some(name) = held.get(&context)
                         && contexts.file_of(&context).is_some()
                     {
-                        all.spoilt.insert(name.clone());
+                        all.spoilt.insert(name.clone(), context.clone());
                         all.names.insert(source.origin_of(&context), name.clone());
                     }
                     Subject::Context(context)
@@ -262,8 +262,9 @@ fn wanted(config: &Config, source: &KubeconfigSource, contexts: &Contexts) -> Op
 }
 
 impl Found {
-    fn not_nothing(self) -> Result<Self, ClustersError> {
-        if self.clusters.is_empty() {
+    /// Sources that are watched may give clusters at any time; kubeconfig files alone must give one now.
+    fn not_nothing(self, config: &Config) -> Result<Self, ClustersError> {
+        if self.clusters.is_empty() && !config.sources.is_live() {
             let rejected = self.rejected.into_iter().map(|it| it.reason).collect();
             return Err(ClustersError::Nothing { rejected });
         }
@@ -340,7 +341,7 @@ fn listed(rejected: &[String]) -> String {
 impl Itself<'_> {
     /// Whether a cluster is this proxy: a server below `/clusters/` at the proxy's own address, or trusted by the proxy's
     /// own CA, whatever the address was when its kubeconfig was written.
-    fn is(&self, cluster: &ClusterConfig) -> bool {
+    pub(crate) fn is(&self, cluster: &ClusterConfig) -> bool {
         let endpoint = &cluster.endpoint;
         if !endpoint.server.path().starts_with("/clusters/") {
             return false;

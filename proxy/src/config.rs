@@ -9,12 +9,13 @@ mod memory_limit;
 mod mistakes;
 mod names;
 mod section;
+mod sources;
 
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use fleetcache_cache::cluster_config::{ConnectPolicy, ConnectionTiming};
+use fleetcache_cache::cluster_config::ConnectionTiming;
 use fleetcache_cache::informers::{CachePolicy, InformersConfig};
 use serde_json::Value;
 
@@ -28,6 +29,7 @@ pub use environment::{Environment, NO_STATE_DIR, default_state_dir};
 pub use listen_address::ListenAddress;
 pub use memory_limit::MemoryLimit;
 pub use mistakes::{Mistake, Mistakes};
+pub use sources::{KubeconfigOrigin, KubeconfigSource, ManagementSource, SourcesConfig};
 
 /// What a proxy is told, checked.
 #[derive(Clone, Debug)]
@@ -40,8 +42,8 @@ pub struct Config {
     pub admin_listen: ListenAddress,
     /// Where the CA, the token and the kubeconfig are kept.
     pub state_dir: PathBuf,
-    /// Where clusters come from, in the order in which they take names.
-    pub kubeconfigs: Vec<KubeconfigSource>,
+    /// Where clusters come from.
+    pub sources: SourcesConfig,
     /// The contexts that a flag names, for all sources together.
     pub contexts: Option<ContextFlag>,
     /// What holds for every cluster.
@@ -54,33 +56,6 @@ pub struct Config {
     pub cache: CacheConfig,
     /// Which resources are kept in memory, where not by default.
     pub resources: Vec<ResourceRule>,
-}
-
-/// Kubeconfig files that are read as one, as kubectl reads a list in `$KUBECONFIG`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KubeconfigSource {
-    /// The files, those of `$KUBECONFIG` whether they exist or not.
-    pub paths: Vec<PathBuf>,
-    /// The contexts to serve; all where empty.
-    pub contexts: Vec<String>,
-    /// When their clusters are connected; where none is given, contexts with an exec plugin on demand and all others
-    /// always.
-    pub connect: Option<ConnectPolicy>,
-    /// Who named them.
-    pub origin: KubeconfigOrigin,
-}
-
-/// Who named kubeconfig files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KubeconfigOrigin {
-    /// The flag `--kubeconfig`, or its variable.
-    Flag,
-    /// The configuration file.
-    File,
-    /// `$KUBECONFIG`.
-    Variable,
-    /// Nobody: it is `~/.kube/config`.
-    Home,
 }
 
 /// Contexts named by `--context`; each must be in some kubeconfig.
@@ -279,19 +254,21 @@ impl Config {
         let Some(state_dir) = state_dir.filter(|_| mistakes.0.is_empty()) else {
             return Err(mistakes);
         };
-        let mut kubeconfigs = file.kubeconfigs;
+        let mut sources = file.sources;
+        let kubeconfigs = &mut sources.kubeconfigs;
         // A variable that is set to nothing gives one empty value.
         let mut given = args.kubeconfig.clone();
         given.retain(|path| !path.as_os_str().is_empty());
         let mut contexts = args.context.clone();
         contexts.retain(|name| !name.is_empty());
         if !given.is_empty() {
-            kubeconfigs = vec![KubeconfigSource::new(given, KubeconfigOrigin::Flag)];
-        } else if kubeconfigs.is_empty() {
-            kubeconfigs = vec![environment::default_kubeconfigs(env)];
+            *kubeconfigs = vec![KubeconfigSource::new(given, KubeconfigOrigin::Flag)];
+        } else if kubeconfigs.is_empty() && (!sources.is_live() || !contexts.is_empty()) {
+            // A context that is named is one of somebody's kubeconfig.
+            sources.kubeconfigs = vec![environment::default_kubeconfigs(env)];
         }
         if !contexts.is_empty() {
-            for source in &mut kubeconfigs {
+            for source in &mut sources.kubeconfigs {
                 source.contexts.clone_from(&contexts);
             }
         }
@@ -304,7 +281,7 @@ impl Config {
             listen,
             admin_listen,
             state_dir,
-            kubeconfigs,
+            sources,
             contexts,
             defaults: file.defaults,
             overrides: file.overrides,
@@ -314,10 +291,15 @@ impl Config {
         })
     }
 
-    /// The files that it comes from, and those that clusters come from.
+    /// The files that it comes from, the kubeconfigs that clusters come from, and those of the clusters that tell of
+    /// clusters.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
-        let kubeconfigs = self.kubeconfigs.iter().flat_map(|it| &it.paths);
-        self.file.iter().chain(kubeconfigs).map(PathBuf::as_path)
+        let sources = &self.sources;
+        let kubeconfigs = sources.kubeconfigs.iter().flat_map(|it| &it.paths);
+        let management = sources.cluster_api.iter().chain(&sources.secrets);
+        let management = management.map(|it| &it.kubeconfig);
+        let files = self.file.iter().chain(kubeconfigs).chain(management);
+        files.map(PathBuf::as_path)
     }
 
     /// What holds for the cluster of that name.
@@ -388,30 +370,6 @@ impl Config {
 /// The JSON Schema (2020-12) of a configuration file.
 pub fn schema() -> Value {
     file::schema()
-}
-
-impl KubeconfigSource {
-    fn new(paths: Vec<PathBuf>, origin: KubeconfigOrigin) -> Self {
-        Self {
-            paths,
-            contexts: Vec::new(),
-            connect: None,
-            origin,
-        }
-    }
-
-    /// The files to read. Of a list in `$KUBECONFIG`, files that do not exist are left out, as kubectl does; a single file
-    /// that does not exist is an error when it is read.
-    pub fn present(&self) -> Vec<PathBuf> {
-        if self.origin == KubeconfigOrigin::Variable {
-            let existing = self.paths.iter().filter(|path| path.exists());
-            let existing: Vec<_> = existing.cloned().collect();
-            if !existing.is_empty() {
-                return existing;
-            }
-        }
-        self.paths.clone()
-    }
 }
 
 impl ClusterOverride {

@@ -32,6 +32,7 @@ pub mod read_settings;
 pub mod reload;
 pub mod request_info;
 pub mod serving_kubeconfig;
+pub mod sources;
 pub mod state_dir;
 pub mod status;
 pub mod telemetry;

@@ -1,4 +1,5 @@
-//! The configuration and the kubeconfig files are read again: on SIGHUP, and when their content has changed.
+//! The configuration and the kubeconfig files are read again, on SIGHUP and when their content has changed; and what they and
+//! all other sources of clusters say is applied.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -6,15 +7,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fleetcache_cache::cluster_cache::ClusterCache;
-use fleetcache_cache::cluster_config::ClusterConfig;
+use fleetcache_cache::cluster_config::{ClusterConfig, SourceKind};
 use fleetcache_cache::eviction::Fleet;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::clusters::{self, ClustersError, Found, Itself, Names, Subject};
+use crate::clusters::{self, ClustersError, Found, Itself, Subject};
 use crate::config::{Config, ListenAddress, Mistakes};
 use crate::limits::Limits;
 use crate::serving_kubeconfig::ServingKubeconfig;
+use crate::sources::{Entry, Sources};
 use crate::state_dir;
 
 mod changes;
@@ -72,11 +74,21 @@ pub struct Reloader {
     read_config: ReadConfig,
     served: Served,
     config: Config,
-    names: Names,
-    clusters: BTreeMap<String, ClusterConfig>,
+    sources: Sources,
+    clusters: BTreeMap<String, Entry>,
     cache: Arc<ClusterCache>,
     fleet: Arc<Fleet>,
     limits: Arc<Limits>,
+}
+
+/// What runs, and is told of changes.
+pub struct Running {
+    /// The clusters.
+    pub cache: Arc<ClusterCache>,
+    /// Their informers.
+    pub fleet: Arc<Fleet>,
+    /// What requests to them are allowed.
+    pub limits: Arc<Limits>,
 }
 
 /// Why nothing was changed.
@@ -90,23 +102,26 @@ enum Refused {
 }
 
 impl Reloader {
-    /// With what was found at the start, and what runs since.
+    /// With what is in force.
     pub fn new(
         read_config: ReadConfig,
         served: Served,
         config: Config,
-        found: Found,
-        cache: Arc<ClusterCache>,
-        fleet: Arc<Fleet>,
-        limits: Arc<Limits>,
+        sources: Sources,
+        clusters: BTreeMap<String, Entry>,
+        running: Running,
     ) -> Self {
-        let clusters = found.clusters.into_iter();
+        let Running {
+            cache,
+            fleet,
+            limits,
+        } = running;
         Self {
             read_config,
             served,
             config,
-            names: found.names,
-            clusters: clusters.map(|it| (it.name.clone(), it)).collect(),
+            sources,
+            clusters,
             cache,
             fleet,
             limits,
@@ -126,8 +141,10 @@ impl Reloader {
             // Files may be anywhere, and slow; nobody waits for them but this task.
             let look = tokio::task::spawn_blocking(move || {
                 if watched.look(&self.config, now) {
-                    self.reload();
+                    self.reload(now);
                     watched.attempted(&self.config);
+                } else if self.sources.look(false) {
+                    self.apply(self.config.clone(), changes::TOLD);
                 }
                 (self, watched)
             });
@@ -141,19 +158,29 @@ impl Reloader {
         }
     }
 
-    /// Reads all files and applies what has changed, or nothing.
-    fn reload(&mut self) {
+    /// Reads all files and applies what has changed, or nothing; `again` those of a directory too that seem to be as they
+    /// were.
+    fn reload(&mut self, again: bool) {
         match self.read() {
-            Ok((config, found)) => self.apply(config, found),
-            Err(refused) => refused.log(),
+            Ok((config, found)) => {
+                self.sources.configure(&config, found);
+                self.sources.look(again);
+                self.apply(config, changes::RELOADED);
+            }
+            Err(refused) => {
+                refused.log();
+                if self.sources.look(again) {
+                    self.apply(self.config.clone(), changes::TOLD);
+                }
+            }
         }
     }
 
     fn read(&self) -> Result<(Config, Found), Refused> {
         let config = (self.read_config)().map_err(Refused::Mistakes)?;
         let itself = self.served.itself();
-        let found =
-            clusters::load_again(&config, &itself, &self.names).map_err(Refused::Clusters)?;
+        let found = clusters::load_again(&config, &itself, self.sources.names())
+            .map_err(Refused::Clusters)?;
         let unread = found
             .rejected
             .iter()
@@ -166,23 +193,10 @@ impl Reloader {
         }
     }
 
-    fn apply(&mut self, mut config: Config, mut found: Found) {
-        for rejected in &found.rejected {
-            tracing::warn!(reason = rejected.reason, "not served");
-        }
-        // What was served goes on as it is until its context can be used again.
-        for name in std::mem::take(&mut found.spoilt) {
-            tracing::warn!(
-                cluster = name,
-                "its context cannot be used; it is served as before"
-            );
-            found.clusters.extend(self.clusters.get(&name).cloned());
-        }
-        let now: BTreeMap<_, _> = found
-            .clusters
-            .into_iter()
-            .map(|it| (it.name.clone(), it))
-            .collect();
+    /// Applies a configuration and what the sources know, under that headline in the log.
+    fn apply(&mut self, mut config: Config, headline: &str) {
+        let itself = self.served.itself();
+        let now = self.sources.clusters(&config, &itself, &self.clusters);
         let mut changes = Changes::of(&self.config, &config, &self.clusters, &now);
         for (key, before, now) in changes.needs_restart() {
             tracing::warn!(key, in_force = before, configured = now, "needs a restart");
@@ -199,11 +213,11 @@ impl Reloader {
             self.cache.remove(name);
         }
         for name in &changes.updated {
-            self.cache.update(now[name].clone());
+            self.cache.update(now[name].cluster.clone());
         }
         let added = changes.added.iter().chain(&changes.replaced);
         self.cache
-            .add(added.map(|name| now[name].clone()).collect());
+            .add(added.map(|name| now[name].cluster.clone()).collect());
         self.limits.set(now.keys().map(settings));
         if changes.cache {
             self.fleet.reconfigure(config.informers());
@@ -213,7 +227,7 @@ impl Reloader {
                 .set_max_connecting(config.connections.max_concurrent);
         }
         for name in &changes.added {
-            log_name(&now[name]);
+            log_name(&now[name].cluster);
         }
         if !changes.added.is_empty() || !changes.removed.is_empty() {
             // Written whole or not at all; what is served does not depend on it.
@@ -222,14 +236,14 @@ impl Reloader {
                 tracing::error!(error = format!("{error:#}"), "kubeconfig not written");
             }
         }
-        (self.config, self.names, self.clusters) = (config, found.names, now);
-        changes.log(self.clusters.len());
+        (self.config, self.clusters) = (config, now);
+        changes.log(headline, self.clusters.len());
     }
 }
 
 /// Tells where a name is not the context's own.
 pub fn log_name(cluster: &ClusterConfig) {
-    if cluster.name != cluster.context {
+    if cluster.source.kind == SourceKind::Kubeconfig && cluster.name != cluster.context {
         tracing::info!(
             context = cluster.context,
             cluster = cluster.name,

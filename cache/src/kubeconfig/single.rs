@@ -7,9 +7,11 @@ use kube::config::{Kubeconfig, NamedContext};
 
 use super::proxy_env::ProxyEnv;
 use super::{Files, untrusted, without_on_plain_http, words};
-use crate::cluster_config::{ClusterConfig, ConnectPolicy, ConnectionTiming};
+use crate::cluster_config::{
+    ClusterConfig, ClusterSource, ConnectPolicy, ConnectionTiming, SourceKind,
+};
 
-/// The cluster of a kubeconfig file: of the context that is named, else of its current one, else of the only one it has. As
+/// The cluster of a kubeconfig file of a directory: of the context that is named, else of its current one, else of the only one it has. As
 /// in all local files, plugins and other files may be named. It is connected on demand where it has an exec plugin.
 ///
 /// # Errors
@@ -19,7 +21,18 @@ pub fn from_file(path: &Path, context: Option<&str>, name: &str) -> Result<Clust
     let read = Kubeconfig::read_from(path);
     let kubeconfig = read.map_err(|error| format!("{origin}: {}", words(&error)))?;
     let context = choose(&kubeconfig, context).map_err(|problem| format!("{origin}: {problem}"))?;
-    cluster(&origin, kubeconfig, context, name, &ProxyEnv::from_env())
+    let source = ClusterSource {
+        kind: SourceKind::Directory,
+        name: origin.clone(),
+    };
+    cluster(
+        &origin,
+        source,
+        kubeconfig,
+        context,
+        name,
+        &ProxyEnv::from_env(),
+    )
 }
 
 /// The cluster of a kubeconfig that a Secret holds: of its current context, or of the only one it has. Whoever may write
@@ -34,8 +47,9 @@ pub fn from_secret(
     text: &str,
     data: &BTreeMap<String, Vec<u8>>,
     name: &str,
+    source: ClusterSource,
 ) -> Result<ClusterConfig, String> {
-    with_proxies(origin, text, data, name, &ProxyEnv::from_env())
+    with_proxies(origin, text, data, name, source, &ProxyEnv::from_env())
 }
 
 pub(super) fn with_proxies(
@@ -43,17 +57,17 @@ pub(super) fn with_proxies(
     text: &str,
     data: &BTreeMap<String, Vec<u8>>,
     name: &str,
+    source: ClusterSource,
     proxy_env: &ProxyEnv,
 ) -> Result<ClusterConfig, String> {
     let read = Kubeconfig::from_yaml(text);
     let mut kubeconfig = read.map_err(|error| format!("{origin}: {}", words(&error)))?;
-    let context =
-        choose(&kubeconfig, None).map_err(|problem| format!("{origin}: {problem}"))?;
+    let context = choose(&kubeconfig, None).map_err(|problem| format!("{origin}: {problem}"))?;
     let problems = untrusted::restrict(&mut kubeconfig, &context, data);
     if !problems.is_empty() {
         return Err(told(origin, &context, &problems));
     }
-    let cluster = cluster(origin, kubeconfig, context.clone(), name, proxy_env)?;
+    let cluster = cluster(origin, source, kubeconfig, context.clone(), name, proxy_env)?;
     if !cluster.endpoint.is_tls() {
         let problem = "its server is reached over plain http, where nobody knows who answers; give it an https URL";
         return Err(told(origin, &context, &[problem.to_owned()]));
@@ -89,6 +103,7 @@ fn choose(kubeconfig: &Kubeconfig, named: Option<&str>) -> Result<NamedContext, 
 
 fn cluster(
     origin: &str,
+    source: ClusterSource,
     kubeconfig: Kubeconfig,
     context: NamedContext,
     name: &str,
@@ -100,12 +115,13 @@ fn cluster(
         paths: Vec::new(),
     };
     let found = files.cluster(&context, proxy_env);
-    let (endpoint, credential) =
-        found.map_err(|problems| told(origin, &context, &problems))?;
+    let (endpoint, credential) = found.map_err(|problems| told(origin, &context, &problems))?;
     let credential = without_on_plain_http(name, &endpoint, credential);
     Ok(ClusterConfig {
         name: name.to_owned(),
         context: context.name,
+        source,
+        labels: BTreeMap::new(),
         connect: ConnectPolicy::usual(&credential),
         endpoint,
         credential,

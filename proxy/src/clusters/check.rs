@@ -1,11 +1,14 @@
 //! `fleetcache config check`: what `serve` would find wrong, and what it would leave out.
 
+use std::collections::BTreeSet;
 use std::path::Path;
+
+use fleetcache_cache::kubeconfig;
 
 use super::{ClustersError, Itself, Subject, find, read};
 use crate::args::ServeArgs;
 use crate::config::{Config, Environment, KubeconfigOrigin, Mistakes};
-use crate::state_dir;
+use crate::{sources, state_dir};
 
 /// Lists every mistake of a configuration file and of the kubeconfig files that it names. What is no mistake but may be
 /// none that was meant is returned, one line each.
@@ -27,7 +30,8 @@ pub fn check_file(path: &Path, env: Environment<'_>) -> Result<Vec<String>, Mist
     }
     // Flags or the environment name others: they are not part of the file.
     let is_named = |it: &crate::config::KubeconfigSource| it.origin == KubeconfigOrigin::File;
-    if config.kubeconfigs.iter().all(is_named) {
+    let are_named = config.sources.kubeconfigs.iter().all(is_named);
+    if are_named || config.sources.is_live() {
         kubeconfigs(&config, &at, &mut mistakes, &mut warnings);
     }
     if mistakes.0.is_empty() {
@@ -54,7 +58,7 @@ fn kubeconfigs(
         Err(error) => {
             let source = match &error {
                 ClustersError::ServesItself { path, .. } => {
-                    let sources = &config.kubeconfigs;
+                    let sources = &config.sources.kubeconfigs;
                     sources.iter().position(|it| it.paths.contains(path))
                 }
                 ClustersError::UnknownContext { .. } | ClustersError::Nothing { .. } => None,
@@ -66,7 +70,7 @@ fn kubeconfigs(
     };
     for rejected in found.rejected {
         let source = format!("clusters.kubeconfigs[{}]", rejected.source);
-        let named = &config.kubeconfigs[rejected.source].contexts;
+        let named = &config.sources.kubeconfigs[rejected.source].contexts;
         match rejected.subject {
             Subject::File | Subject::NoContexts => {
                 mistakes.add(at(&format!("{source}.path")), rejected.reason);
@@ -77,13 +81,60 @@ fn kubeconfigs(
             },
         }
     }
-    if found.clusters.is_empty() && mistakes.0.is_empty() {
+    let mut names: BTreeSet<_> = found.clusters.into_iter().map(|it| it.name).collect();
+    others(config, &itself, at, &mut names, mistakes, warnings);
+    let sources = &config.sources;
+    if names.is_empty() && !sources.is_live() && mistakes.0.is_empty() {
         mistakes.add(at("clusters.kubeconfigs"), "no cluster to serve");
     }
+    if sources.cluster_api.is_some() || sources.secrets.is_some() {
+        // Only the clusters that hold them know the names of all.
+        return;
+    }
     for (i, over) in config.overrides.iter().enumerate() {
-        if !found.clusters.iter().any(|it| over.matches(&it.name)) {
+        if !names.iter().any(|it| over.matches(it)) {
             let key = at(&format!("overrides[{i}].cluster"));
             warnings.push(format!("{key}: {:?} matches no cluster", over.cluster));
+        }
+    }
+}
+
+/// The sources that are not kubeconfigs, as far as they can be judged without asking anybody.
+fn others(
+    config: &Config,
+    itself: &Itself<'_>,
+    at: &dyn Fn(&str) -> String,
+    names: &mut BTreeSet<String>,
+    mistakes: &mut Mistakes,
+    warnings: &mut Vec<String>,
+) {
+    let sources = &config.sources;
+    if let Some(path) = &sources.directory {
+        let looked = sources::look_into(path, itself);
+        match looked.clusters {
+            Some(found) => names.extend(found),
+            None => {
+                for trouble in looked.troubles {
+                    mistakes.add(at("clusters.directory.path"), trouble);
+                }
+                return;
+            }
+        }
+        for trouble in looked.troubles {
+            warnings.push(format!(
+                "{}: not served: {trouble}",
+                at("clusters.directory")
+            ));
+        }
+    }
+    for (key, management) in [
+        ("clusterAPI", &sources.cluster_api),
+        ("secrets", &sources.secrets),
+    ] {
+        if let Some(it) = management
+            && let Err(problem) = kubeconfig::from_file(&it.kubeconfig, it.context.as_deref(), key)
+        {
+            mistakes.add(at(&format!("clusters.{key}.kubeconfig")), problem);
         }
     }
 }

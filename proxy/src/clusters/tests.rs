@@ -240,6 +240,40 @@ fn every_mistake_of_a_configuration_is_told_with_its_path() {
         ],
         &[],
     );
+    std::fs::create_dir(folder.path("d")).unwrap();
+    folder.write("d/x.kubeconfig", &kubeconfig(&["a"]));
+    folder.write("d/z.kubeconfig", "contexts: [");
+    folder.write(
+        "d/me.kubeconfig",
+        &kubeconfig(&["me"]).replace("127.0.0.1:1", "127.0.0.1:8443/clusters/a"),
+    );
+    check(
+        "clusters: { directory: { path: d } }\noverrides: [ { cluster: x }, { cluster: z } ]",
+        &[],
+        &[
+            "clusters.directory: not served: d/me.kubeconfig: it is this proxy itself (its server is \
+             https://127.0.0.1:8443/clusters/a)",
+            "clusters.directory: not served: d/z.kubeconfig: it is not a kubeconfig: line 1, column 11 cannot be read; check it \
+             with kubectl config view",
+            "overrides[1].cluster: \"z\" matches no cluster",
+        ],
+    );
+    check(
+        "clusters: { directory: { path: none }, clusterAPI: { kubeconfig: missing, useControlPlaneSecret: true }, secrets: { \
+         kubeconfig: good, context: c, labelSelector: a } }",
+        &[
+            "clusters.directory.path: none: it cannot be read: No such file or directory (os error 2); check the path and its permissions",
+            "clusters.clusterAPI.kubeconfig: missing: it cannot be read: No such file or directory (os error 2); check the path and its permissions",
+            "clusters.secrets.kubeconfig: good: it has no context \"c\"; name one of [\"a\", \"b\"]",
+        ],
+        &[],
+    );
+    // Which clusters there are, nobody knows here.
+    check(
+        "clusters: { clusterAPI: { kubeconfig: good, context: a, useControlPlaneSecret: true } }\noverrides: [ { cluster: x } ]",
+        &[],
+        &[],
+    );
     check(
         "listen: 127.0.0.1:8081",
         &[

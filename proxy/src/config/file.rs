@@ -3,17 +3,18 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use fleetcache_cache::cluster_config::ConnectPolicy;
 use serde_json::{Value, json};
 
 use super::section::{Key, NON_EMPTY, Reader, Section, key};
 use super::{
-    CacheConfig, ClusterDefaults, ClusterOverride, ConnectionsConfig, KubeconfigOrigin,
-    KubeconfigSource, ListenAddress, Mistakes, ResourceRule, glob, listen_address,
+    CacheConfig, ClusterDefaults, ClusterOverride, ConnectionsConfig, ListenAddress, Mistakes,
+    ResourceRule, SourcesConfig, glob, listen_address,
 };
 
+mod clusters;
 mod sections;
 
+use clusters::clusters;
 use sections::{cache, cluster, connections, resource};
 
 /// What a file says; None and empty where it says nothing.
@@ -22,7 +23,7 @@ pub(super) struct FileConfig {
     pub(super) listen: Option<ListenAddress>,
     pub(super) admin_listen: Option<ListenAddress>,
     pub(super) state_dir: Option<PathBuf>,
-    pub(super) kubeconfigs: Vec<KubeconfigSource>,
+    pub(super) sources: SourcesConfig,
     pub(super) defaults: ClusterDefaults,
     pub(super) overrides: Vec<ClusterOverride>,
     pub(super) connections: ConnectionsConfig,
@@ -125,7 +126,7 @@ fn read_document(mut root: Section<'_>, base: &Path) -> FileConfig {
         state_dir: root
             .text(state_dir, NON_EMPTY, non_empty)
             .map(|dir| base.join(dir)),
-        kubeconfigs: clusters(
+        sources: clusters(
             root.section(key("clusters", "Where clusters come from.")),
             base,
         ),
@@ -162,45 +163,6 @@ fn read_document(mut root: Section<'_>, base: &Path) -> FileConfig {
     }
     root.end();
     config
-}
-
-fn clusters(mut section: Section<'_>, base: &Path) -> Vec<KubeconfigSource> {
-    section.unavailable(&["directory", "clusterAPI", "secrets"]);
-    let mut sources = Vec::new();
-    let kubeconfigs =
-        "Kubeconfig files, each context a cluster; the first to give a name keeps it.";
-    for mut it in section.sections(key("kubeconfigs", kubeconfigs)) {
-        let path = key(
-            "path",
-            "The file. A relative path starts at this file's directory.",
-        );
-        let path = it.text(
-            path.required("the path of a kubeconfig"),
-            NON_EMPTY,
-            non_empty,
-        );
-        let contexts = it.texts(key("contexts", "The contexts to serve; all where absent."));
-        let connect = it.choice(
-            key(
-                "connect",
-                "When their clusters are connected; where absent, contexts with an exec plugin on demand and all others always.",
-            ),
-            &[
-                ("always", ConnectPolicy::Always),
-                ("onDemand", ConnectPolicy::OnDemand),
-            ],
-            &[],
-        );
-        it.end();
-        sources.extend(path.map(|path| KubeconfigSource {
-            paths: vec![base.join(path)],
-            contexts,
-            connect,
-            origin: KubeconfigOrigin::File,
-        }));
-    }
-    section.end();
-    sources
 }
 
 fn constant(section: &mut Section<'_>, key: Key, expect: &str) {

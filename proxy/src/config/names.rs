@@ -35,6 +35,18 @@ pub(super) fn resource(text: &str) -> Result<String, String> {
     }
 }
 
+/// What [`namespace`] takes: a DNS label.
+pub(super) const NAMESPACE_FORM: Form = RESOURCE_FORM;
+
+/// A namespace.
+pub(super) fn namespace(text: &str) -> Result<String, String> {
+    if text.len() <= 63 && is_label(text) {
+        Ok(text.to_owned())
+    } else {
+        Err(format!("{text:?} is not the name of a namespace"))
+    }
+}
+
 /// Lower-case letters, digits and `-`, which neither begins nor ends it.
 fn is_label(text: &str) -> bool {
     let is_part = |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'-';

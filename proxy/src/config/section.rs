@@ -280,20 +280,45 @@ impl<'a> Section<'a> {
         None
     }
 
-    /// A list of text values; empty where absent.
-    pub(super) fn texts(&mut self, key: Key) -> Vec<String> {
+    /// A list of text values of a form, each read by `parse`; empty where absent.
+    pub(super) fn texts<T>(
+        &mut self,
+        key: Key,
+        form: Form,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> Vec<T> {
         let mut texts = Vec::new();
-        let (name, values) = self.list(key, json!({"type": "string"}));
+        let (name, values) = self.list(key, text_of(form));
         for (i, value) in values.into_iter().enumerate() {
-            match value {
-                Value::String(text) => texts.push(text),
-                other => self.mistake(
-                    &format!("{name}[{i}]"),
-                    format!("expected a string, got {}", name_of(&other)),
-                ),
+            let parsed = match value {
+                Value::String(text) => parse(&text),
+                other => Err(format!("expected a string, got {}", name_of(&other))),
+            };
+            match parsed {
+                Ok(text) => texts.push(text),
+                Err(problem) => self.mistake(&format!("{name}[{i}]"), problem),
             }
         }
         texts
+    }
+
+    /// A key that says yes to something; a mistake, with the reason, where it says anything else.
+    pub(super) fn consent(&mut self, key: Key, why: &str) {
+        let said = self.take(key, json!({"type": "boolean", "enum": [true]}));
+        if let Some((name, value)) = said
+            && value != true
+        {
+            self.mistake(name, why);
+        }
+    }
+
+    /// The mapping under a key; none where absent, or where it is a mistake.
+    pub(super) fn optional(&mut self, key: Key) -> Option<Self> {
+        // When all is described, this is too.
+        let is_there =
+            self.keys.get(key.name).is_some_and(Value::is_object) || self.reader.schema.is_some();
+        let section = self.section(key);
+        is_there.then_some(section)
     }
 
     /// The mapping under a key; empty where absent.
@@ -362,6 +387,7 @@ impl<'a> Section<'a> {
 
 fn text_of(form: Form) -> Value {
     match form {
+        [] => json!({"type": "string"}),
         [one] => json!({"type": "string", "pattern": one}),
         several => {
             let all: Vec<_> = several.iter().map(|it| json!({"pattern": it})).collect();

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::ffi::OsString;
 
+use fleetcache_cache::cluster_config::ConnectPolicy;
 use serde_json::Value;
 
 use super::*;
@@ -45,6 +46,14 @@ clusters:
   kubeconfigs:
     - path: /etc/kubeconfig
     - { path: edge.yaml, contexts: [a, b], connect: onDemand }
+  directory: { path: clusters.d }
+  clusterAPI:
+    kubeconfig: mgmt
+    context: admin@mgmt
+    namespaces: [team-a, team-b]
+    labelSelector: "env=prod,tier in (a, b)"
+    useControlPlaneSecret: true
+  secrets: { kubeconfig: /mgmt, labelSelector: fleetcache }
 defaults:
   probe: { path: /livez, interval: 20s, timeout: 2s, failureThreshold: 5 }
   connectTimeout: 4s
@@ -70,16 +79,36 @@ resources:
         Some(PathBuf::from("/etc/fleetcache/state"))
     );
     assert_eq!(
-        config.kubeconfigs[0].paths,
+        config.sources.kubeconfigs[0].paths,
         [PathBuf::from("/etc/kubeconfig")]
     );
-    assert_eq!(config.kubeconfigs[0].connect, None);
+    assert_eq!(config.sources.kubeconfigs[0].connect, None);
     assert_eq!(
-        config.kubeconfigs[1].paths,
+        config.sources.kubeconfigs[1].paths,
         [PathBuf::from("/etc/fleetcache/edge.yaml")]
     );
-    assert_eq!(config.kubeconfigs[1].contexts, ["a", "b"]);
-    assert_eq!(config.kubeconfigs[1].connect, Some(ConnectPolicy::OnDemand));
+    assert_eq!(config.sources.kubeconfigs[1].contexts, ["a", "b"]);
+    assert_eq!(
+        config.sources.kubeconfigs[1].connect,
+        Some(ConnectPolicy::OnDemand)
+    );
+    assert_eq!(
+        config.sources.directory,
+        Some(PathBuf::from("/etc/fleetcache/clusters.d"))
+    );
+    let cluster_api = config.sources.cluster_api.as_ref().unwrap();
+    assert_eq!(cluster_api.kubeconfig, Path::new("/etc/fleetcache/mgmt"));
+    assert_eq!(cluster_api.context.as_deref(), Some("admin@mgmt"));
+    assert_eq!(cluster_api.namespaces, ["team-a", "team-b"]);
+    let selector = cluster_api.label_selector.as_deref();
+    assert_eq!(selector, Some("env=prod,tier in (a, b)"));
+    let secrets = config.sources.secrets.as_ref().unwrap();
+    assert_eq!(secrets.kubeconfig, Path::new("/mgmt"));
+    assert_eq!(secrets.label_selector.as_deref(), Some("fleetcache"));
+    assert_eq!(
+        (&secrets.context, &secrets.namespaces),
+        (&None, &Vec::new())
+    );
     assert_eq!(config.connections.max_concurrent, 8);
     assert_eq!(config.cache.memory_limit, MemoryLimit::Bytes(2 << 30));
     assert_eq!(config.resources[1].group, "apps");
@@ -89,7 +118,7 @@ resources:
         listen: config.listen.unwrap(),
         admin_listen: config.admin_listen.unwrap(),
         state_dir: config.state_dir.unwrap(),
-        kubeconfigs: config.kubeconfigs,
+        sources: config.sources,
         contexts: None,
         defaults: config.defaults,
         overrides: config.overrides,
@@ -186,6 +215,60 @@ resources:
 }
 
 #[test]
+fn mistakes_of_sources_are_told() {
+    const CONSENT: &str = "true says that the kubeconfig Secrets of control planes may be used, which Cluster API's contract \
+                           keeps for its own controllers; there is no other credential for these clusters";
+    check(
+        "clusters: { directory: {}, clusterAPI: {}, secrets: {} }",
+        &[
+            "clusters.directory.path: missing; a directory",
+            "clusters.clusterAPI.kubeconfig: missing; the path of a kubeconfig",
+            &format!("clusters.clusterAPI.useControlPlaneSecret: missing; {CONSENT}"),
+            "clusters.secrets.kubeconfig: missing; the path of a kubeconfig",
+            "clusters.secrets.labelSelector: missing; a label selector; no Secret without a label is read",
+        ],
+    );
+    check(
+        "clusters: { clusterAPI: { kubeconfig: a, useControlPlaneSecret: false, namespaces: [Team, 1], labelSelector: 'a in b', \
+         context: '' }, directory: [], secrets: { kubeconfig: '', labelSelector: '', contexts: [a] } }",
+        &[
+            "clusters.directory: expected a mapping, got a list",
+            "clusters.clusterAPI.context: must not be empty",
+            "clusters.clusterAPI.namespaces[0]: \"Team\" is not the name of a namespace",
+            "clusters.clusterAPI.namespaces[1]: expected a string, got a number",
+            "clusters.clusterAPI.labelSelector: \"a in b\" is not a label selector such as \"env=prod,tier in (a,b)\"",
+            &format!("clusters.clusterAPI.useControlPlaneSecret: must be true: {CONSENT}"),
+            "clusters.secrets.kubeconfig: must not be empty",
+            "clusters.secrets.labelSelector: must not be empty",
+            "clusters.secrets.contexts: unknown key",
+        ],
+    );
+}
+
+#[test]
+fn live_sources_need_no_kubeconfig() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("config.yaml");
+    std::fs::write(&path, document("clusters: { directory: { path: d } }")).unwrap();
+    let mut args = ServeArgs {
+        config: Some(path),
+        state_dir: Some("/s".into()),
+        ..ServeArgs::default()
+    };
+    let home = [("HOME", "/home/a")];
+    let config = from_args(&args, &home).unwrap();
+    assert!(config.sources.kubeconfigs.is_empty());
+    // Whoever names a context, or a kubeconfig, wants that too.
+    args.context = vec!["x".to_owned()];
+    let config = from_args(&args, &home).unwrap();
+    assert_eq!(config.sources.kubeconfigs[0].origin, KubeconfigOrigin::Home);
+    args.kubeconfig = vec!["c".into()];
+    let config = from_args(&args, &home).unwrap();
+    assert_eq!(config.sources.kubeconfigs[0].paths, [PathBuf::from("c")]);
+    assert!(config.sources.directory.is_some());
+}
+
+#[test]
 fn what_a_later_version_has_is_refused_by_name() {
     const NOT_YET: &str = "not available in this version";
     for (rest, path) in [
@@ -193,9 +276,6 @@ fn what_a_later_version_has_is_refused_by_name() {
         ("authentication: { disabled: true }", "authentication"),
         ("authorization: {}", "authorization"),
         ("audit: { path: a }", "audit"),
-        ("clusters: { directory: { path: a } }", "clusters.directory"),
-        ("clusters: { clusterAPI: {} }", "clusters.clusterAPI"),
-        ("clusters: { secrets: {} }", "clusters.secrets"),
         (
             "defaults: { broadQuestions: true }",
             "defaults.broadQuestions",
@@ -287,7 +367,7 @@ fn defaults_come_from_the_environment() {
         Path::new("/home/a/.local/state/fleetcache")
     );
     assert_eq!(
-        config.kubeconfigs[0].paths,
+        config.sources.kubeconfigs[0].paths,
         [Path::new("/home/a/.kube/config")]
     );
     assert_eq!(config.settings("any").max_in_flight, 400);
@@ -303,7 +383,7 @@ fn defaults_come_from_the_environment() {
     ];
     let config = from_args(&ServeArgs::default(), &env).unwrap();
     assert_eq!(config.state_dir, Path::new("/state/fleetcache"));
-    assert_eq!(config.kubeconfigs[0].present(), [file]);
+    assert_eq!(config.sources.kubeconfigs[0].present(), [file]);
 
     let env = [
         ("HOME", "/home/a"),
@@ -316,7 +396,7 @@ fn defaults_come_from_the_environment() {
         Path::new("/home/a/.local/state/fleetcache")
     );
     assert_eq!(
-        config.kubeconfigs[0].present(),
+        config.sources.kubeconfigs[0].present(),
         ["/no", "/file"].map(PathBuf::from)
     );
 }
@@ -337,19 +417,28 @@ fn flags_override_the_file() {
     let config = from_args(&args, &[]).unwrap();
     assert_eq!(config.listen.port, 3);
     assert_eq!(config.admin_listen.port, 2);
-    assert_eq!(config.kubeconfigs[1].paths, [temp.path().join("b")]);
-    assert_eq!(config.kubeconfigs[1].contexts, ["x"]);
+    assert_eq!(config.sources.kubeconfigs[1].paths, [temp.path().join("b")]);
+    assert_eq!(config.sources.kubeconfigs[1].contexts, ["x"]);
 
     args.context = vec!["y".to_owned()];
     let config = from_args(&args, &[]).unwrap();
-    assert_eq!(config.kubeconfigs.len(), 2);
-    assert!(config.kubeconfigs.iter().all(|it| it.contexts == ["y"]));
+    assert_eq!(config.sources.kubeconfigs.len(), 2);
+    assert!(
+        config
+            .sources
+            .kubeconfigs
+            .iter()
+            .all(|it| it.contexts == ["y"])
+    );
 
     args.kubeconfig = vec!["c".into(), "d".into()];
     let config = from_args(&args, &[]).unwrap();
-    assert_eq!(config.kubeconfigs.len(), 1);
-    assert_eq!(config.kubeconfigs[0].paths, ["c", "d"].map(PathBuf::from));
-    assert_eq!(config.kubeconfigs[0].contexts, ["y"]);
+    assert_eq!(config.sources.kubeconfigs.len(), 1);
+    assert_eq!(
+        config.sources.kubeconfigs[0].paths,
+        ["c", "d"].map(PathBuf::from)
+    );
+    assert_eq!(config.sources.kubeconfigs[0].contexts, ["y"]);
 }
 
 #[test]

@@ -2,9 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fleetcache_cache::cluster_config::ClusterConfig;
-
+use crate::clusters::FEW;
 use crate::config::Config;
+use crate::sources::Entry;
+
+/// The headlines of the log: all was read again, or sources have told of clusters.
+pub(super) const RELOADED: &str = "configuration reloaded";
+pub(super) const TOLD: &str = "clusters changed";
 
 /// What a reload changes.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -13,7 +17,7 @@ pub(super) struct Changes {
     pub(super) added: BTreeSet<String>,
     /// Clusters that are gone.
     pub(super) removed: BTreeSet<String>,
-    /// Names under which there is another context than before: nothing of the old one may be left.
+    /// Names under which there is another cluster than before: nothing of the old one may be left.
     pub(super) replaced: BTreeSet<String>,
     /// Clusters that are reached otherwise, or in other times.
     pub(super) updated: BTreeSet<String>,
@@ -30,8 +34,8 @@ impl Changes {
     pub(super) fn of(
         before: &Config,
         now: &Config,
-        clusters_before: &BTreeMap<String, ClusterConfig>,
-        clusters_now: &BTreeMap<String, ClusterConfig>,
+        clusters_before: &BTreeMap<String, Entry>,
+        clusters_now: &BTreeMap<String, Entry>,
     ) -> Self {
         let mut changes = Self {
             cache: before.informers() != now.informers(),
@@ -43,8 +47,8 @@ impl Changes {
             let list = match (clusters_before.get(name), clusters_now.get(name)) {
                 (None, _) => &mut changes.added,
                 (_, None) => &mut changes.removed,
-                (Some(before), Some(now)) if before.context != now.context => &mut changes.replaced,
-                (Some(before), Some(now)) if before != now => &mut changes.updated,
+                (Some(before), Some(now)) if !before.is_same(now) => &mut changes.replaced,
+                (Some(before), Some(now)) if before.cluster != now.cluster => &mut changes.updated,
                 (Some(_), Some(_)) if before.settings(name) != now.settings(name) => {
                     &mut changes.settings
                 }
@@ -89,10 +93,12 @@ impl Changes {
         names.iter().all(|it| it.is_empty()) && !cache && !connections
     }
 
-    /// One line that says what is different now.
-    pub(super) fn log(&self, clusters: usize) {
+    /// One line that says what is different now, if anything is or a configuration was read.
+    pub(super) fn log(&self, headline: &str, clusters: usize) {
         if self.is_empty() {
-            tracing::info!(clusters, "configuration reloaded: nothing is different");
+            if headline == RELOADED {
+                tracing::info!(clusters, "{headline}: nothing is different");
+            }
             return;
         }
         tracing::info!(
@@ -103,16 +109,17 @@ impl Changes {
             cache = self.cache,
             connections = self.connections,
             clusters,
-            "configuration reloaded"
+            "{headline}"
         );
     }
 }
 
-/// Names, such as `alpha, beta`; `-` where there are none.
+/// Names, such as `alpha, beta`, the first few of many; `-` where there are none.
 fn listed<'a>(names: impl IntoIterator<Item = &'a String>) -> String {
     let names: Vec<_> = names.into_iter().map(String::as_str).collect();
-    if names.is_empty() {
-        return "-".to_owned();
+    match names.len() {
+        0 => "-".to_owned(),
+        count if count > FEW => format!("{}, and {} others", names[..FEW].join(", "), count - FEW),
+        _ => names.join(", "),
     }
-    names.join(", ")
 }

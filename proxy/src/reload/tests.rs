@@ -54,15 +54,23 @@ impl Proxy {
             kubeconfig: dir.path().join("served"),
         };
         let found = clusters::load(&config, &served.itself()).unwrap();
+        let mut sources = Sources::new(&config, found);
+        sources.look(true);
+        let found = sources.clusters(&config, &served.itself(), &BTreeMap::new());
         let (tasks, shutdown) = (TaskTracker::new(), CancellationToken::new());
         let fleet = Fleet::start(InformersConfig::default(), &tasks, &shutdown);
-        let cache = ClusterCache::start(found.clusters.clone(), 4, &fleet, &shutdown);
+        let clusters = found.values().map(|it| it.cluster.clone()).collect();
+        let cache = ClusterCache::start(clusters, 4, &fleet, &shutdown);
         let limits = Arc::new(Limits::default());
-        let settings = found.clusters.iter();
-        limits.set(settings.map(|it| (it.name.clone(), config.settings(&it.name))));
+        limits.set(found.keys().map(|it| (it.clone(), config.settings(it))));
         let read = Box::new(read);
+        let running = Running {
+            cache,
+            fleet,
+            limits,
+        };
         Self {
-            reloader: Reloader::new(read, served, config, found, cache, fleet, limits),
+            reloader: Reloader::new(read, served, config, sources, found, running),
             _shutdown: shutdown.drop_guard(),
             dir,
         }
@@ -76,7 +84,7 @@ impl Proxy {
 
     fn read(&mut self) -> bool {
         let taken = self.reloader.read().is_ok();
-        self.reloader.reload();
+        self.reloader.reload(false);
         taken
     }
 
@@ -128,6 +136,79 @@ async fn another_context_of_the_same_name_is_another_cluster() {
     assert!(proxy.reload("", &[("a", HERE)]));
     assert!(before.removed().is_cancelled());
     assert_eq!(proxy.reloader.cache.get("a").unwrap().context(), "a");
+}
+
+#[tokio::test]
+async fn a_directory_is_followed_whatever_else_is_wrong() {
+    let mut proxy = Proxy::start("", &[("a", HERE)]);
+    let files = proxy.dir.path().join("d");
+    std::fs::create_dir(&files).unwrap();
+    let file = |name: &str, server: &str| {
+        std::fs::write(
+            files.join(format!("{name}.kubeconfig")),
+            kubeconfig(&[("x", server)]),
+        )
+        .unwrap();
+    };
+    let look = |proxy: &mut Proxy| {
+        for _ in 0..2 {
+            if proxy.reloader.sources.look(false) {
+                proxy
+                    .reloader
+                    .apply(proxy.reloader.config.clone(), changes::TOLD);
+            }
+        }
+    };
+    file("a", THERE);
+    file("b", THERE);
+    let path = proxy.dir.path().join("fleetcache.yaml");
+    let config = |rest: &str| {
+        let text = format!(
+            "apiVersion: fleetcache.dev/v1alpha1\nkind: Configuration\nstateDir: state\nclusters: {{ directory: {{ path: d }}{rest}"
+        );
+        std::fs::write(&path, text).unwrap();
+    };
+    config(", kubeconfigs: [ { path: input } ] }");
+    assert!(proxy.read());
+    assert_eq!(proxy.names(), ["a", "b"]);
+    let port = |proxy: &Proxy, name: &str| {
+        proxy.reloader.clusters[name]
+            .cluster
+            .endpoint
+            .server
+            .port_u16()
+    };
+    assert_eq!(port(&proxy, "a"), Some(1), "the kubeconfig's");
+    let b = proxy.reloader.cache.get("b").unwrap();
+
+    // A mistake in the configuration keeps nobody from the directory.
+    config("\n");
+    assert!(!proxy.read());
+    file("b", HERE);
+    file("c", HERE);
+    look(&mut proxy);
+    assert_eq!(proxy.names(), ["a", "b", "c"]);
+    assert_eq!(port(&proxy, "b"), Some(1));
+    assert!(Arc::ptr_eq(&b, &proxy.reloader.cache.get("b").unwrap()));
+
+    // Without its kubeconfig the name is the file's, which is another cluster.
+    let a = proxy.reloader.cache.get("a").unwrap();
+    config(" }");
+    assert!(proxy.read());
+    assert_eq!(port(&proxy, "a"), Some(2));
+    assert!(a.removed().is_cancelled());
+
+    // All may go.
+    for name in ["a", "b", "c"] {
+        std::fs::remove_file(files.join(format!("{name}.kubeconfig"))).unwrap();
+    }
+    look(&mut proxy);
+    assert!(proxy.names().is_empty());
+    let served = std::fs::read_to_string(proxy.dir.path().join("served")).unwrap();
+    assert!(!served.contains("/clusters/"), "{served}");
+    file("c", HERE);
+    look(&mut proxy);
+    assert_eq!(proxy.names(), ["c"]);
 }
 
 #[tokio::test]
@@ -198,7 +279,11 @@ async fn a_context_that_is_spoilt_leaves_its_cluster_as_it_was() {
         &proxy.reloader.cache.get("b").unwrap()
     ));
     assert_eq!(
-        proxy.reloader.clusters["b"].endpoint.server.port_u16(),
+        proxy.reloader.clusters["b"]
+            .cluster
+            .endpoint
+            .server
+            .port_u16(),
         Some(2)
     );
 }

@@ -2,8 +2,8 @@
 
 use super::super::single::with_proxies;
 use super::*;
-use serde_json::{Value, json};
 use crate::upstream::fake::Authority;
+use serde_json::{Value, json};
 
 /// A kubeconfig with contexts, all of the same cluster and user, which may be used from a Secret.
 fn several(contexts: &[&str], current: &str) -> Value {
@@ -23,16 +23,24 @@ fn several(contexts: &[&str], current: &str) -> Value {
     })
 }
 
-fn from_text(
-    kubeconfig: &Value,
-    data: &[(&str, &str)],
-) -> Result<ClusterConfig, String> {
+fn from_text(kubeconfig: &Value, data: &[(&str, &str)]) -> Result<ClusterConfig, String> {
     let data = data
         .iter()
         .map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_owned()))
         .collect();
     let text = kubeconfig.to_string();
-    with_proxies("Secret ns/s", &text, &data, "ns.s", &ProxyEnv::default())
+    let source = ClusterSource {
+        kind: SourceKind::Secret,
+        name: "ns/s".to_owned(),
+    };
+    with_proxies(
+        "Secret ns/s",
+        &text,
+        &data,
+        "ns.s",
+        source,
+        &ProxyEnv::default(),
+    )
 }
 
 #[test]
@@ -89,7 +97,10 @@ fn a_secret_may_name_no_program_and_no_file_and_trusts_nobody() {
         if user.is_object() {
             kubeconfig["users"][0]["user"] = user;
         }
-        let told = from_text(&kubeconfig, &[("token-file", " of-the-secret\n"), ("empty", "")]);
+        let told = from_text(
+            &kubeconfig,
+            &[("token-file", " of-the-secret\n"), ("empty", "")],
+        );
         told.map(|it| it.credential)
             .map_err(|told| told.replace("Secret ns/s: context \"c\": ", ""))
     };

@@ -1,0 +1,192 @@
+//! Who gets and who keeps a name.
+
+use fleetcache_cache::cluster_config::{
+    ClusterSource, ConnectPolicy, ConnectionTiming, EndpointConfig,
+};
+
+use super::super::Unusable;
+use super::*;
+
+use SourceKind::{ClusterApi, Directory, Kubeconfig, Secret};
+
+fn cluster(kind: SourceKind, name: &str, origin: &str) -> ClusterConfig {
+    ClusterConfig {
+        name: name.to_owned(),
+        context: origin.to_owned(),
+        source: ClusterSource {
+            kind,
+            name: origin.to_owned(),
+        },
+        labels: BTreeMap::new(),
+        endpoint: EndpointConfig {
+            server: format!("https://{origin}").parse().unwrap(),
+            certificate_authority: None,
+            insecure_skip_tls_verify: false,
+            tls_server_name: None,
+            proxy_url: None,
+        },
+        credential: CredentialConfig::Anonymous,
+        timing: ConnectionTiming::default(),
+        connect: ConnectPolicy::Always,
+    }
+}
+
+fn candidate(kind: SourceKind, name: &str, origin: &str) -> Candidate {
+    Candidate {
+        name: name.to_owned(),
+        origin: origin.to_owned(),
+        identity: origin.to_owned(),
+        cluster: Ok(cluster(kind, name, origin)),
+    }
+}
+
+fn broken(kind: SourceKind, name: &str, origin: &str, instead: bool) -> Candidate {
+    let mut stand_in = cluster(kind, name, origin);
+    stand_in.credential = CredentialConfig::Missing("no Secret".to_owned());
+    stand_in.labels.insert("l".to_owned(), "new".to_owned());
+    Candidate {
+        cluster: Err(Unusable {
+            reason: Some(format!("{origin} is broken")),
+            instead: instead.then_some(stand_in),
+        }),
+        ..candidate(kind, name, origin)
+    }
+}
+
+/// A source that knows these.
+fn source(kind: SourceKind, clusters: &[(&str, &str)]) -> (SourceKind, Known) {
+    let clusters = clusters.iter();
+    of(
+        kind,
+        clusters
+            .map(|(name, origin)| candidate(kind, name, origin))
+            .collect(),
+    )
+}
+
+fn of(kind: SourceKind, clusters: Vec<Candidate>) -> (SourceKind, Known) {
+    let known = Known {
+        clusters: Some(clusters),
+        troubles: Vec::new(),
+    };
+    (kind, known)
+}
+
+/// Names and whose they are.
+fn owners(merged: &Merged) -> Vec<(&str, &str)> {
+    let clusters = merged.clusters.iter();
+    clusters
+        .map(|(name, it)| (name.as_str(), it.identity.as_str()))
+        .collect()
+}
+
+#[test]
+fn the_first_source_to_give_a_name_has_it_and_the_next_gets_it_after() {
+    let all = |kubeconfigs: &[(&str, &str)]| {
+        vec![
+            source(Kubeconfig, kubeconfigs),
+            source(Directory, &[("a", "dir-a"), ("b", "dir-b")]),
+            source(ClusterApi, &[("a", "capi-a"), ("c", "capi-c")]),
+            source(Secret, &[("a", "secret-a"), ("c", "secret-c")]),
+        ]
+    };
+    let first = merge(all(&[("a", "ctx")]), &BTreeMap::new());
+    assert_eq!(
+        owners(&first),
+        [("a", "ctx"), ("b", "dir-b"), ("c", "capi-c")]
+    );
+    let told: Vec<_> = first.rejected.iter().map(String::as_str).collect();
+    let served = "it is served when that one goes, or under another name";
+    assert_eq!(
+        told,
+        [
+            format!("capi-a: another source has a cluster \"a\" already, Kubeconfig ctx; {served}"),
+            format!("dir-a: another source has a cluster \"a\" already, Kubeconfig ctx; {served}"),
+            format!(
+                "secret-a: another source has a cluster \"a\" already, Kubeconfig ctx; {served}"
+            ),
+            format!(
+                "secret-c: another source has a cluster \"c\" already, ClusterAPI capi-c; {served}"
+            ),
+        ]
+    );
+    let second = merge(all(&[]), &first.clusters);
+    assert_eq!(
+        owners(&second),
+        [("a", "dir-a"), ("b", "dir-b"), ("c", "capi-c")]
+    );
+    assert!(!second.clusters["a"].is_same(&first.clusters["a"]));
+    // Who has it by now keeps it from one that would have come before.
+    let third = merge(all(&[("a", "ctx")]), &second.clusters);
+    assert_eq!(owners(&third), owners(&second));
+    assert!(third.clusters["a"].is_same(&second.clusters["a"]));
+}
+
+#[test]
+fn a_source_that_knows_nothing_yet_leaves_its_clusters_as_they_were() {
+    let both = vec![
+        source(Directory, &[("a", "dir-a")]),
+        source(ClusterApi, &[("b", "capi-b")]),
+    ];
+    let before = merge(both, &BTreeMap::new()).clusters;
+    let quiet = (ClusterApi, Known::default());
+    let after = merge(vec![source(Directory, &[("b", "dir-b")]), quiet], &before);
+    assert_eq!(owners(&after), [("b", "capi-b")]);
+    // One that is not asked any more has none.
+    let after = merge(vec![source(Directory, &[("b", "dir-b")])], &before);
+    assert_eq!(owners(&after), [("b", "dir-b")]);
+}
+
+#[test]
+fn another_identity_under_a_name_is_another_cluster() {
+    let before = merge(
+        vec![source(ClusterApi, &[("a", "uid-1")])],
+        &BTreeMap::new(),
+    )
+    .clusters;
+    let after = merge(vec![source(ClusterApi, &[("a", "uid-2")])], &before).clusters;
+    assert_eq!(after["a"].cluster.context, "uid-2");
+    assert!(!before["a"].is_same(&after["a"]));
+    // A Secret that has what a Cluster had, by chance.
+    let secret = merge(vec![source(Secret, &[("a", "uid-1")])], &before).clusters;
+    assert!(!before["a"].is_same(&secret["a"]));
+}
+
+#[test]
+fn one_that_breaks_is_served_as_before_and_one_that_never_worked_is_told_of() {
+    let good = merge(vec![source(Directory, &[("a", "a")])], &BTreeMap::new()).clusters;
+    let both = || {
+        vec![of(
+            Directory,
+            vec![
+                broken(Directory, "a", "a", false),
+                broken(Directory, "b", "b", false),
+            ],
+        )]
+    };
+    let merged = merge(both(), &good);
+    assert_eq!(merged.clusters, good);
+    assert_eq!(merged.kept["a"], "a is broken");
+    assert_eq!(merged.rejected.iter().collect::<Vec<_>>(), ["b is broken"]);
+
+    // Where something stands in for it, that is served; but not in the place of what worked.
+    let one = |instead| vec![of(ClusterApi, vec![broken(ClusterApi, "a", "a", instead)])];
+    let stand_in = merge(one(true), &BTreeMap::new());
+    assert!(matches!(
+        stand_in.clusters["a"].cluster.credential,
+        CredentialConfig::Missing(_)
+    ));
+    assert_eq!(stand_in.rejected.len(), 1);
+    let still = merge(one(true), &stand_in.clusters);
+    assert_eq!(still.clusters, stand_in.clusters);
+    assert!(still.kept.is_empty());
+    let good = merge(vec![source(ClusterApi, &[("a", "a")])], &stand_in.clusters).clusters;
+    assert!(good["a"].is_same(&stand_in.clusters["a"]));
+    let kept = merge(one(true), &good);
+    assert_eq!(
+        kept.clusters["a"].cluster.credential,
+        CredentialConfig::Anonymous
+    );
+    assert_eq!(kept.clusters["a"].cluster.labels["l"], "new");
+    assert_eq!(kept.kept["a"], "a is broken");
+}
