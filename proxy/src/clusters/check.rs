@@ -111,20 +111,15 @@ fn others(
     let sources = &config.sources;
     if let Some(path) = &sources.directory {
         let looked = sources::look_into(path, itself);
-        match looked.clusters {
-            Some(found) => names.extend(found),
-            None => {
-                for trouble in looked.troubles {
-                    mistakes.add(at("clusters.directory.path"), trouble);
-                }
-                return;
-            }
-        }
+        let is_read = looked.clusters.is_some();
+        names.extend(looked.clusters.into_iter().flatten());
         for trouble in looked.troubles {
-            warnings.push(format!(
-                "{}: not served: {trouble}",
-                at("clusters.directory")
-            ));
+            if is_read {
+                let at = at("clusters.directory");
+                warnings.push(format!("{at}: not served: {trouble}"));
+            } else {
+                mistakes.add(at("clusters.directory.path"), trouble);
+            }
         }
     }
     for (key, management) in [
