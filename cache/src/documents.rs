@@ -186,7 +186,7 @@ impl Documents {
         let mut kept_headers = HeaderMap::new();
         for name in KEPT_HEADERS {
             for value in headers.get_all(&name) {
-                kept_headers.append(&name, value.clone());
+                kept_headers.append(&name, copied(value));
             }
         }
         let document = Document {
@@ -225,6 +225,13 @@ impl Documents {
             state.bytes = 0;
         }
     }
+}
+
+/// A value that holds nothing else: one that came with an answer is a part of the 8 KiB it was read into, and keeps them.
+fn copied(value: &HeaderValue) -> HeaderValue {
+    let mut copy = HeaderValue::from_bytes(value.as_bytes()).expect("it is the value of a header");
+    copy.set_sensitive(value.is_sensitive());
+    copy
 }
 
 impl State {

@@ -59,7 +59,8 @@ async fn fetch_on_each(
 ) {
     let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
     while let Some(connection) = next_connection(&mut connections).await {
-        let fetching = timeout(FETCH_TIMEOUT, documents.fetch_all(&connection));
+        // In a box: most of the time nothing is fetched, and a thousand of these wait.
+        let fetching = Box::pin(timeout(FETCH_TIMEOUT, documents.fetch_all(&connection)));
         let closed = connection.closed().run_until_cancelled(fetching);
         let error = match closed.await {
             Some(Ok(Ok(()))) => None,

@@ -51,6 +51,19 @@ async fn the_answer_to_the_latest_question_counts_and_its_age_begins_there() {
 }
 
 #[test]
+fn the_buffer_that_an_answer_was_read_into_is_not_held() {
+    let documents = documents();
+    let key = key("/apis", "a");
+    let buffer = Bytes::from(b"HTTP/1.1 200 OK\r\netag: \"1\"\r\n\r\nbody".to_vec());
+    let value = HeaderValue::from_maybe_shared(buffer.slice(23..26)).unwrap();
+    let headers = [(ETAG, value)].into_iter().collect();
+    documents.keep(1, &key, Instant::now(), &headers, &buffer.slice(30..));
+    drop(headers);
+    assert_eq!(documents.get(1, &key).unwrap().etag().unwrap(), "\"1\"");
+    assert!(buffer.is_unique());
+}
+
+#[test]
 fn forms_are_kept_apart_and_go_together() {
     let documents = documents();
     let (one, other) = (key("/apis", "a"), key("/apis", "b"));
