@@ -50,6 +50,11 @@ impl Probe {
         matches!(self, Self::Reachable | Self::Forbidden)
     }
 
+    /// Whether nothing came that is an answer to it.
+    pub(super) fn is_unanswered(&self) -> bool {
+        matches!(self, Self::WantsTls | Self::TimedOut | Self::Failed(_))
+    }
+
     /// The reason and the words for clients, where it failed.
     pub(super) fn trouble(&self) -> Option<Trouble> {
         let reason = match self {

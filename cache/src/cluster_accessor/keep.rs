@@ -83,6 +83,8 @@ impl Kept {
 
     fn reload(&mut self, owner: &Owner) {
         self.probe_after_load = true;
+        // A plugin may take long. Whether the server is there at all is asked meanwhile.
+        self.probe_at = Instant::now() + drifting(owner.config.timing.probe_interval);
         self.last_reload = Some(Instant::now());
         self.loading = Some(owner.load(true));
     }
@@ -124,12 +126,17 @@ impl Owner {
                     }
                     kept.raised(raised, self);
                 }
-                () = sleep_until(kept.probe_at), if kept.probing.is_none() && !kept.probe_after_load => {
+                () = sleep_until(kept.probe_at), if kept.probing.is_none() => {
                     kept.probing = Some(self.probe(&connection, kept.doubted));
                 }
                 Some(probe) = OptionFuture::from(kept.probing.as_mut()) => {
                     kept.probing = None;
                     kept.last_probe = Instant::now();
+                    if kept.probe_after_load && !probe.is_unanswered() {
+                        // It spoke for the credential that was refused.
+                        kept.probe_at = kept.last_probe + drifting(self.config.timing.probe_interval);
+                        continue;
+                    }
                     if probe.is_reachable() && std::mem::take(&mut kept.doubted) {
                         self.log_accepted(std::mem::replace(&mut kept.told, true));
                     }
@@ -148,6 +155,7 @@ impl Owner {
                     kept.loading = None;
                     kept.load_at = self.loaded(loaded, &connection);
                     if std::mem::take(&mut kept.probe_after_load) {
+                        kept.probing = None;
                         kept.probe_at = Instant::now();
                     }
                 }

@@ -230,6 +230,45 @@ async fn a_plugin_that_hangs_holds_no_request_beyond_the_first_connects_time() {
 }
 
 #[tokio::test]
+async fn a_server_that_goes_while_a_plugin_hangs_is_missed_all_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let (ran, hangs) = (dir.path().join("ran"), dir.path().join("hangs"));
+    let server = FakeServer::start("127.0.0.1").await;
+    server.change(|script| script.accepted = Some("Bearer t".to_owned()));
+    let mut config = config_of(&server);
+    config.credential = exec(format!(
+        r#"[ -e {0} ] && touch {1} && exec sleep 600; touch {0}; printf '{{"apiVersion":"client.authentication.k8s.io/v1","status":{{"token":"t"}}}}'"#,
+        ran.display(),
+        hangs.display()
+    ));
+    config.timing.probe_interval = Duration::from_millis(50);
+    let running = Running::start(config);
+    let connection = running.connected().await;
+    server.change(|script| script.accepted = Some("Bearer other".to_owned()));
+    connection.credential_rejected();
+    within(async {
+        while !hangs.exists() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+    // That it is refused now is nothing new.
+    let before = server.seen.borrow().len();
+    let mut seen = server.seen.subscribe();
+    within(seen.wait_for(|seen| seen.len() > before + 5))
+        .await
+        .unwrap();
+    drop(seen);
+    assert!(!connection.closed().is_cancelled());
+    server.kill();
+    let view = running.disconnected().await;
+    assert_eq!(
+        view.trouble.unwrap().reason,
+        NotConnectedReason::ConnectionRefused
+    );
+}
+
+#[tokio::test]
 async fn after_the_plugin_the_first_connect_itself_is_waited_for() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("token");
