@@ -43,6 +43,7 @@ pub struct Connection {
     /// It was made for a fresh start: informers list anew instead of going on where they were.
     pub(crate) lists_anew: bool,
     closed: CancellationToken,
+    lost: CancellationToken,
     replaced: CancellationToken,
     endpoint: EndpointConfig,
     connect_timeout: Duration,
@@ -98,6 +99,7 @@ impl Connection {
             epoch,
             lists_anew: false,
             closed: CancellationToken::new(),
+            lost: CancellationToken::new(),
             replaced: CancellationToken::new(),
             endpoint: endpoint.clone(),
             connect_timeout,
@@ -114,9 +116,16 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Fires when the cluster is disconnected; what waits for an answer ends then.
+    /// Fires when this is no longer the cluster's connection: it was disconnected, or another took its place. Informers and
+    /// watches go on elsewhere then.
     pub fn closed(&self) -> &CancellationToken {
         &self.closed
+    }
+
+    /// Fires when the cluster is disconnected; what waits for an answer ends then. Where another connection takes the place
+    /// of this one, what is in flight goes on to its end, or until the cluster is disconnected after all.
+    pub fn lost(&self) -> &CancellationToken {
+        &self.lost
     }
 
     /// Fires when the cluster is connected again after this connection was closed, or is gone for good: what waited for
@@ -316,12 +325,23 @@ impl Connection {
 
     /// Ends it: waiting requests end, pools close, tunnels stay until they break.
     pub(crate) fn close(&self) {
+        self.retire();
+        self.lost.cancel();
+        self.live.store(None);
+    }
+
+    /// Another one has taken its place: whoever has it still may finish what it has begun.
+    pub(crate) fn retire(&self) {
         let mut shards = self.shards.lock();
         self.closed.cancel();
-        self.live.store(None);
         for shard in shards.drain(..) {
             shard.close();
         }
+    }
+
+    /// It takes the place of another one to the same cluster, whose requests end when this one is lost.
+    pub(crate) fn take_over(&mut self, before: &Self) {
+        self.lost = before.lost.clone();
     }
 
     fn set_authorization(&self, credential: &Credential) {

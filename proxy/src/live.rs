@@ -159,7 +159,7 @@ async fn wait_for_answer<U: Upstream>(
             outcome_unknown: outcome_unknown && source.sent(),
             source,
         }),
-        () = upstream.closed().cancelled() => Err(Error::ConnectionEnded { cluster: cluster(), outcome_unknown }),
+        () = upstream.lost().cancelled() => Err(Error::ConnectionEnded { cluster: cluster(), outcome_unknown }),
         () = too_slow(live) => Err(Error::UpstreamTimeout { cluster: cluster(), outcome_unknown }),
     }
 }

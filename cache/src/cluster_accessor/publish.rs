@@ -106,13 +106,22 @@ impl Owner {
         self.connected_before = true;
         self.backoff.reset();
         self.logged = None;
+        let served = self.connection.borrow().clone();
+        if let Some(before) = served.filter(|_| !is_other) {
+            connection.take_over(&before);
+        }
         let connection = Arc::new(connection);
         let epoch = self.epoch;
         self.publish(|view| view.epoch = epoch);
         let before = self.connection.send_replace(Some(Arc::clone(&connection)));
         let was_connected = before.is_some();
         if let Some(before) = before {
-            before.close();
+            // Nothing that was asked of another cluster is answered any more.
+            if is_other {
+                before.close();
+            } else {
+                before.retire();
+            }
         }
         std::mem::replace(&mut self.replaced, connection.replaced().clone()).cancel();
         let elapsed = started.elapsed();

@@ -36,6 +36,7 @@ const VERDICT: Duration = Duration::from_secs(2);
 /// A live answer's body.
 pub(super) struct AnswerBody<B, U> {
     state: State<B>,
+    /// The connection: to a watch it is closed when another takes its place, to other answers when the cluster is lost.
     closed: Pin<Box<WaitForCancellationFutureOwned>>,
     replaced: Pin<Box<WaitForCancellationFutureOwned>>,
     upstream: Arc<U>,
@@ -58,9 +59,14 @@ enum State<B> {
 impl<B, U: Upstream> AnswerBody<B, U> {
     /// A body that ends with `upstream`; `grace` makes it a watch's.
     pub(super) fn new(cluster: &str, body: B, upstream: &Arc<U>, grace: Option<Duration>) -> Self {
+        // A watch begins anew on the next connection; any other answer goes on where its cluster is still there.
+        let closed = match grace {
+            Some(_) => upstream.closed(),
+            None => upstream.lost(),
+        };
         Self {
             state: State::Flowing(body),
-            closed: Box::pin(upstream.closed().clone().cancelled_owned()),
+            closed: Box::pin(closed.clone().cancelled_owned()),
             replaced: Box::pin(upstream.replaced().clone().cancelled_owned()),
             upstream: Arc::clone(upstream),
             cluster: cluster.into(),

@@ -32,6 +32,7 @@ pub(crate) struct FakeConnection {
     address: SocketAddr,
     base_path: &'static str,
     pub(crate) closed: CancellationToken,
+    pub(crate) lost: CancellationToken,
     pub(crate) replaced: CancellationToken,
     pub(crate) suspected: AtomicUsize,
     pub(crate) rejected: AtomicUsize,
@@ -44,10 +45,17 @@ impl FakeConnection {
             address,
             base_path: "",
             closed: CancellationToken::new(),
+            lost: CancellationToken::new(),
             replaced: CancellationToken::new(),
             suspected: AtomicUsize::new(0),
             rejected: AtomicUsize::new(0),
         }
+    }
+
+    /// As where the cluster is gone.
+    pub(crate) fn disconnect(&self) {
+        self.closed.cancel();
+        self.lost.cancel();
     }
 }
 
@@ -83,6 +91,10 @@ impl Upstream for FakeConnection {
 
     fn closed(&self) -> &CancellationToken {
         &self.closed
+    }
+
+    fn lost(&self) -> &CancellationToken {
+        &self.lost
     }
 
     fn replaced(&self) -> &CancellationToken {

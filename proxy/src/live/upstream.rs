@@ -25,6 +25,8 @@ pub(crate) trait Upstream: Send + Sync + 'static {
 
     fn closed(&self) -> &CancellationToken;
 
+    fn lost(&self) -> &CancellationToken;
+
     fn replaced(&self) -> &CancellationToken;
 
     fn suspect(&self);
@@ -52,6 +54,10 @@ impl Upstream for Connection {
 
     fn closed(&self) -> &CancellationToken {
         self.closed()
+    }
+
+    fn lost(&self) -> &CancellationToken {
+        self.lost()
     }
 
     fn replaced(&self) -> &CancellationToken {

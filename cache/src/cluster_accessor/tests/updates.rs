@@ -57,6 +57,11 @@ async fn another_address_is_connected_before_the_old_one_is_let_go() {
         "the uid is the same"
     );
     assert!(before.closed().is_cancelled() && before.replaced().is_cancelled());
+    // What is in flight goes on, as long as the cluster is there.
+    assert!(!before.lost().is_cancelled());
+    assert!(get(&before, "/x").await.is_ok());
+    running.accessor.remove();
+    within(before.lost().cancelled()).await;
 }
 
 #[tokio::test]

@@ -54,8 +54,22 @@ async fn end(
 async fn a_plain_answer_fails_as_soon_as_its_cluster_is_disconnected() {
     let connection = connection();
     let body = AnswerBody::new("a", silent_after(vec![data()]), &connection, None);
-    connection.closed.cancel();
+    connection.disconnect();
     assert_eq!(end(body).await, (0, false, Duration::ZERO));
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_connection_ends_watches_and_no_other_answer() {
+    let connection = connection();
+    let body = || silent_after(vec![data()]);
+    let mut plain = AnswerBody::new("a", body(), &connection, None);
+    let watch = AnswerBody::new("a", silent_after(Vec::new()), &connection, Some(GRACE));
+    connection.closed.cancel();
+    connection.replaced.cancel();
+    assert_eq!(end(watch).await, (0, true, Duration::ZERO));
+    assert!(plain.frame().await.unwrap().is_ok());
+    connection.disconnect();
+    assert_eq!(end(plain).await, (0, false, Duration::ZERO));
 }
 
 #[tokio::test(start_paused = true)]
@@ -64,7 +78,7 @@ async fn an_endless_answer_fails_too() {
     let frames = stream::repeat_with(|| Ok::<_, Infallible>(Frame::data(Bytes::new())));
     let mut body = AnswerBody::new("a", StreamBody::new(frames), &connection, None);
     assert!(body.frame().await.unwrap().is_ok());
-    connection.closed.cancel();
+    connection.disconnect();
     assert!(body.frame().await.unwrap().is_err());
 }
 

@@ -29,7 +29,7 @@ async fn who_waits_for_an_answer_is_told_at_once() {
         let proxy = Proxy::start(address, LONG).await;
         let mut client = proxy.send(&request).await;
         events.recv().await.unwrap();
-        proxy.connection.closed.cancel();
+        proxy.connection.disconnect();
         let mut answer = String::new();
         client.read_to_string(&mut answer).await.unwrap();
         assert!(answer.starts_with(&format!("HTTP/1.1 {code} ")), "{answer}");
@@ -51,7 +51,7 @@ async fn half_an_answer_does_not_look_like_an_answer() {
         let proxy = Proxy::start(address, PLAIN).await;
         let mut client = proxy.send(&get("/clusters/a/x")).await;
         read_until(&mut client, "half").await;
-        proxy.connection.closed.cancel();
+        proxy.connection.disconnect();
         let mut rest = String::new();
         client.read_to_string(&mut rest).await.unwrap();
         assert!(!rest.contains("0\r\n"), "{rest:?}");
@@ -81,7 +81,7 @@ async fn a_watch_ends_cleanly_after_its_cluster_is_gone() {
     let mut client = proxy.send(&get("/clusters/a/x?watch=1")).await;
     read_until(&mut client, "event\n\r\n").await;
     events.recv().await.unwrap();
-    proxy.connection.closed.cancel();
+    proxy.connection.disconnect();
     // The cluster's side does not wait for the grace to end.
     events.recv().await.unwrap();
     let mut rest = String::new();
