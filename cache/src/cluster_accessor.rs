@@ -2,6 +2,7 @@
 
 mod attempt;
 mod changes;
+mod connect_times;
 mod health;
 mod keep;
 mod limit;
@@ -21,6 +22,7 @@ use tokio::sync::{Notify, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::changes::Changes;
+pub use self::connect_times::ConnectTimeTotals;
 pub(crate) use self::limit::{ConnectLimit, Turn};
 use self::owner::{Asked, Owner};
 pub use self::reason::NotConnectedReason;

@@ -7,7 +7,7 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use crate::cluster_accessor::{Changes, ClusterAccessor, ConnectLimit};
+use crate::cluster_accessor::{Changes, ClusterAccessor, ConnectLimit, ConnectTimeTotals};
 use crate::cluster_config::ClusterConfig;
 use crate::eviction::Fleet;
 
@@ -102,6 +102,11 @@ impl ClusterCache {
     /// reason or count of failures moved since the last call. For one caller.
     pub async fn changed(&self) -> BTreeSet<String> {
         self.changes.taken().await
+    }
+
+    /// How long connects took, of all clusters since the start.
+    pub fn connect_times(&self) -> ConnectTimeTotals {
+        self.changes.connect_times.totals()
     }
 
     /// The cluster of that name.

@@ -49,6 +49,8 @@ pub struct Informer {
     pages: Pages,
     published: watch::Sender<Published>,
     started: Instant,
+    /// Complete lists taken so far.
+    lists: AtomicU64,
     /// Milliseconds after `started` of the last read.
     last_read: AtomicU64,
     /// Milliseconds after `started` at which the server was last heard on this informer's own stream.
@@ -127,6 +129,7 @@ impl Informer {
             pages: Pages::default(),
             published: watch::Sender::new(Published::default()),
             started: Instant::now(),
+            lists: AtomicU64::new(0),
             last_read: AtomicU64::new(0),
             heard: AtomicU64::new(0),
             shard: ArcSwapOption::empty(),
@@ -360,6 +363,21 @@ impl Informer {
         }
         let last = Duration::from_millis(self.last_read.load(Ordering::Relaxed));
         self.started.elapsed().saturating_sub(last)
+    }
+
+    /// How often it has listed its kind to the end.
+    pub fn lists(&self) -> u64 {
+        self.lists.load(Ordering::Relaxed)
+    }
+
+    /// One more complete list.
+    pub(crate) fn count_list(&self) {
+        self.lists.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether it has not been stopped.
+    pub fn runs(&self) -> bool {
+        !self.stop.is_cancelled()
     }
 
     /// Fires when it is stopped.

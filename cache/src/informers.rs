@@ -68,6 +68,8 @@ pub(crate) struct Settings {
     second_watches: Semaphore,
     self_checks: Arc<SelfChecks>,
     self_check_turn: Semaphore,
+    /// Complete lists of all kinds.
+    lists: AtomicU64,
 }
 
 impl Settings {
@@ -78,7 +80,13 @@ impl Settings {
             second_watches: Semaphore::new(SECOND_WATCHES),
             self_checks: Arc::clone(fleet.self_checks()),
             self_check_turn: Semaphore::new(1),
+            lists: AtomicU64::new(0),
         }
+    }
+
+    /// An informer has listed its kind to the end.
+    pub(crate) fn count_list(&self) {
+        self.lists.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn max_objects_per_kind(&self) -> u64 {
@@ -319,6 +327,11 @@ impl Informers {
         tracing::info!(cluster = self.cluster, gvr = %informer.gvr, reason, "informer stopped");
         self.forget(informer);
         informer.stopped().cancel();
+    }
+
+    /// Complete lists that its informers have taken since the cluster was added.
+    pub fn lists(&self) -> u64 {
+        self.settings.lists.load(Ordering::Relaxed)
     }
 
     /// All informers, in no order.

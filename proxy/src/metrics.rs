@@ -1,5 +1,6 @@
 //! All metric names, and what counts under them.
 
+mod clusters;
 mod collectors;
 mod process;
 mod resources;
@@ -16,7 +17,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-use collectors::{ClusterCollector, TotalsCollector};
+use clusters::ClusterCollector;
+use collectors::TotalsCollector;
 use resources::Resources;
 
 /// From half a millisecond, which a cached GET stays far below, to the default request timeout.
@@ -180,37 +182,46 @@ impl Metrics {
 /// Sums up what informers hold, at each scrape.
 pub type InformerTotalsFn = Box<dyn Fn() -> InformerTotals + Send + Sync>;
 
-/// Everything that `/metrics` shows.
-#[derive(Debug)]
+/// Everything that `/metrics` shows. A clone shows the same.
+#[derive(Clone, Debug)]
 pub struct Scrape {
-    registry: Registry,
+    registry: Arc<Registry>,
 }
 
 impl Scrape {
     /// Shows what is counted, the state of clusters and informers at each scrape, and the process.
     pub fn new(metrics: &Metrics, clusters: Arc<ClusterCache>, totals: InformerTotalsFn) -> Self {
-        let mut scrape = Self::without_clusters(metrics, totals);
-        let fleetcache = scrape.registry.sub_registry_with_prefix("fleetcache");
+        let mut registry = registry(metrics, totals);
+        let fleetcache = registry.sub_registry_with_prefix("fleetcache");
         fleetcache.register_collector(Box::new(ClusterCollector(clusters)));
-        scrape
+        Self {
+            registry: Arc::new(registry),
+        }
     }
 
+    #[cfg(test)]
     pub(crate) fn without_clusters(metrics: &Metrics, totals: InformerTotalsFn) -> Self {
-        let mut registry = Registry::default();
-        registry.register_collector(Box::new(process::ProcessCollector));
-        let fleetcache = registry.sub_registry_with_prefix("fleetcache");
-        metrics.register(fleetcache);
-        fleetcache.register_collector(Box::new(TotalsCollector(totals)));
+        let registry = Arc::new(registry(metrics, totals));
         Self { registry }
     }
 
-    /// The Prometheus text format.
+    /// The Prometheus text format. Takes milliseconds where there are a thousand clusters.
     pub fn text(&self) -> String {
         let mut text = String::new();
         prometheus_client::encoding::prometheus_text::encode(&mut text, &self.registry)
             .expect("writing to a string does not fail");
         text
     }
+}
+
+/// What there is without any cluster.
+fn registry(metrics: &Metrics, totals: InformerTotalsFn) -> Registry {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(process::ProcessCollector));
+    let fleetcache = registry.sub_registry_with_prefix("fleetcache");
+    metrics.register(fleetcache);
+    fleetcache.register_collector(Box::new(TotalsCollector(totals)));
+    registry
 }
 
 /// The verb itself where it is one of Kubernetes', since a method is what a client writes.

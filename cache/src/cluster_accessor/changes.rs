@@ -1,9 +1,12 @@
-//! Which clusters came, went or changed since somebody looked.
+//! What the owners of all clusters tell in one place: which clusters came, went or changed since somebody looked, and how
+//! long connects took.
 
 use std::collections::BTreeSet;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+
+use super::connect_times::ConnectTimes;
 
 /// Names, each once however often it is noted: nothing queues up behind a reader who is slow, and noting never waits.
 #[derive(Debug, Default)]
@@ -11,6 +14,7 @@ pub(crate) struct Changes {
     /// Held for an insertion or while the set is taken, never across an await.
     names: Mutex<BTreeSet<String>>,
     noted: Notify,
+    pub(crate) connect_times: ConnectTimes,
 }
 
 impl Changes {

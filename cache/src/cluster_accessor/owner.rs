@@ -230,6 +230,7 @@ impl Owner {
         }
         let until = Instant::now() + pause;
         self.log_trouble(&failure, Some(started.elapsed()), pause);
+        self.changes.connect_times.note(started.elapsed());
         if !replacing {
             self.credential = failure.credential.clone().unwrap_or_default();
             self.publish_disconnected(failure.trouble.clone(), Some(until));

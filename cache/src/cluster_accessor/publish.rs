@@ -125,6 +125,7 @@ impl Owner {
         }
         std::mem::replace(&mut self.replaced, connection.replaced().clone()).cancel();
         let elapsed = started.elapsed();
+        self.changes.connect_times.note(elapsed);
         self.publish(|view| {
             view.state = ConnectionState::Connected;
             view.trouble = None;

@@ -153,6 +153,8 @@ impl Reflector {
             connection.epoch_ended();
             return Err(ReflectorError::WentBack);
         }
+        self.informer.count_list();
+        self.settings.count_list();
         if self.comparing && store.agrees_with(&self.store).await {
             self.comparing = false;
             store.retire();

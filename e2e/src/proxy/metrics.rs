@@ -50,6 +50,13 @@ impl Metrics {
             .reduce(|sum, value| sum + value)
     }
 
+    /// The series that have this label, with their labels.
+    pub fn with_label(&self, label: &str, value: &str) -> Vec<&str> {
+        let wanted = format!("{label}=\"{value}\"");
+        let series = self.0.keys().map(String::as_str);
+        series.filter(|series| series.contains(&wanted)).collect()
+    }
+
     /// Every series whose name begins so, for messages.
     pub fn matching(&self, prefix: &str) -> String {
         let lines = self

@@ -21,6 +21,7 @@ mod forward;
 mod freshness;
 mod kubectl;
 mod limits;
+mod metrics;
 mod model;
 mod never_the_past;
 mod outage;

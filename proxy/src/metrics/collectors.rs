@@ -1,13 +1,10 @@
 //! Values that are read at each scrape instead of counted.
 
 use std::fmt;
-use std::sync::Arc;
 
-use fleetcache_cache::cluster_accessor::ConnectionState;
-use fleetcache_cache::cluster_cache::ClusterCache;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{
-    DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, EncodeMetric as _,
+    DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, EncodeLabelSet, EncodeMetric as _,
 };
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
@@ -15,75 +12,6 @@ use prometheus_client::metrics::gauge::ConstGauge;
 
 use super::InformerTotalsFn;
 use crate::telemetry;
-
-/// The state of each cluster, read at the scrape: a cluster that is gone has no series.
-#[derive(Debug)]
-pub(super) struct ClusterCollector(pub(super) Arc<ClusterCache>);
-
-impl Collector for ClusterCollector {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let clusters: Vec<_> = self
-            .0
-            .all()
-            .into_iter()
-            .map(|it| (it.status(), it))
-            .collect();
-        let up = clusters.iter().map(|(status, it)| {
-            let up = match status.state {
-                ConnectionState::Connected | ConnectionState::Degraded => 1_u64,
-                ConnectionState::Pending
-                | ConnectionState::Connecting
-                | ConnectionState::Disconnected => 0,
-            };
-            (vec![("cluster", it.name())], up)
-        });
-        encode_family(
-            &mut encoder,
-            Kind::Gauge,
-            "cluster_connection_up",
-            "Whether the cluster is connected",
-            up,
-        )?;
-        let healthy = clusters.iter().map(|(status, it)| {
-            (
-                vec![("cluster", it.name())],
-                u64::from(status.last_probe_ok),
-            )
-        });
-        encode_family(
-            &mut encoder,
-            Kind::Gauge,
-            "cluster_healthcheck",
-            "Whether the last probe succeeded",
-            healthy,
-        )?;
-        let probes = clusters.iter().flat_map(|(status, it)| {
-            let labels = |status| vec![("cluster", it.name()), ("status", status)];
-            [
-                (labels("success"), status.probes_ok),
-                (labels("error"), status.probes_failed),
-            ]
-        });
-        encode_family(
-            &mut encoder,
-            Kind::Counter,
-            "cluster_healthchecks",
-            "Probes, by outcome",
-            probes,
-        )?;
-        let offsets = clusters.iter().filter_map(|(_, it)| {
-            let ahead = it.clock_offset()?.as_secs_f64();
-            Some((vec![("cluster", it.name())], ahead))
-        });
-        encode_family(
-            &mut encoder,
-            Kind::Gauge,
-            "cluster_clock_offset_seconds",
-            "Seconds that the cluster's clock is ahead of this process's",
-            offsets,
-        )
-    }
-}
 
 /// What informers hold together, and what the process counts for itself.
 pub(super) struct TotalsCollector(pub(super) InformerTotalsFn);
@@ -98,7 +26,7 @@ impl Collector for TotalsCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let totals = (self.0)();
         let mut one = |kind, name, help, value| {
-            encode_family(&mut encoder, kind, name, help, [(Vec::new(), value)])
+            encode_family(&mut encoder, kind, name, help, [(NO_LABELS, value)])
         };
         one(
             Kind::Gauge,
@@ -139,7 +67,7 @@ impl Collector for TotalsCollector {
         let tasks = tokio::runtime::Handle::try_current()
             .map_or(0, |runtime| runtime.metrics().num_alive_tasks());
         one(Kind::Gauge, "tasks", "Tasks of the runtime", tasks as u64)?;
-        let found = |outcome| vec![("outcome", outcome)];
+        let found = |outcome| [("outcome", outcome)];
         encode_family(
             &mut encoder,
             Kind::Counter,
@@ -155,19 +83,25 @@ impl Collector for TotalsCollector {
 }
 
 #[derive(Clone, Copy)]
-enum Kind {
+pub(super) enum Kind {
     Counter,
     Gauge,
 }
 
+const NO_LABELS: [(&str, &str); 0] = [];
+
 /// Writes one family whose values are known only now.
-fn encode_family<'a, V: EncodeGaugeValue + EncodeCounterValue>(
+pub(super) fn encode_family<L, V>(
     encoder: &mut DescriptorEncoder<'_>,
     kind: Kind,
     name: &str,
     help: &str,
-    series: impl IntoIterator<Item = (Vec<(&'a str, &'a str)>, V)>,
-) -> fmt::Result {
+    series: impl IntoIterator<Item = (L, V)>,
+) -> fmt::Result
+where
+    L: EncodeLabelSet,
+    V: EncodeGaugeValue + EncodeCounterValue,
+{
     let metric_type = match kind {
         Kind::Counter => MetricType::Counter,
         Kind::Gauge => MetricType::Gauge,
