@@ -358,6 +358,16 @@ impl History {
 }
 
 impl Kept {
+    /// The lowest version from which a watch may begin once this is let go. One that came late may be unknown to whoever has
+    /// its own version.
+    fn begins_after(&self) -> ResourceVersion {
+        let at = self.change.resource_version();
+        match self.is_late {
+            true => ResourceVersion::from_number(at.get() + 1),
+            false => at,
+        }
+    }
+
     /// Whether somebody who knows the kind as it was shown at a version may not know of it.
     fn is_after(&self, version: ResourceVersion) -> bool {
         let at = self.change.resource_version();
@@ -388,7 +398,7 @@ impl State {
             && (self.bytes > MOST_BYTES || now.duration_since(first.at) > MOST_AGE)
         {
             self.bytes -= first.change.bytes();
-            self.since = first.change.resource_version();
+            self.since = first.begins_after();
             self.gone += 1;
             gone.extend(self.changes.pop_front());
         }

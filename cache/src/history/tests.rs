@@ -139,8 +139,8 @@ impl Reference {
             let bytes: usize = held.iter().map(|(_, bytes, ..)| bytes).sum();
             let old = |at: &Instant| now.duration_since(*at) > MOST_AGE;
             match held.first() {
-                Some((version, _, at, _)) if bytes > MOST_BYTES || old(at) => {
-                    run.since = *version;
+                Some((version, _, at, late)) if bytes > MOST_BYTES || old(at) => {
+                    run.since = *version + u64::from(*late);
                     run.gone += 1;
                 }
                 _ => return,
@@ -311,6 +311,21 @@ async fn run(steps: Vec<Step>) -> Result<(), TestCaseError> {
         prop_assert_eq!(history.bytes(), bytes);
     }
     Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_that_came_late_is_missed_by_nobody_once_it_is_let_go() {
+    let history = History::new(Arc::new(Floor::default()));
+    history.begin(1, rv(60), envelope());
+    // A list of version 60 was shown before this one came.
+    history.append([change(60, 0)].into_iter(), rv(60));
+    tokio::time::advance(MOST_AGE + Duration::from_secs(1)).await;
+    history.append([change(61, 0)].into_iter(), rv(61));
+    assert_eq!(
+        history.enter(Some(rv(60))).unwrap_err(),
+        NotWatchable::TooOld
+    );
+    history.enter(Some(rv(61))).unwrap();
 }
 
 proptest! {
