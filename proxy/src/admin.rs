@@ -1,4 +1,4 @@
-//! The operators' port: `/livez`, `/readyz`, `/metrics` and `/why` over plain HTTP.
+//! The operators' port: `/livez`, `/readyz`, `/metrics`, `/why` and `/refresh` over plain HTTP.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -9,11 +9,12 @@ use std::time::Duration;
 use fleetcache_cache::cluster_cache::ClusterCache;
 use fleetcache_cache::panics::caught;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
-use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use serde::Serialize;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -22,6 +23,7 @@ use crate::body::{Body, full};
 use crate::limits::Limits;
 use crate::listener;
 use crate::metrics::Scrape;
+use crate::refresh::{self, Wish};
 use crate::why::{self, Question};
 
 /// Whether the proxy takes requests. A cluster that is down has no part in it: restarting the proxy would not help.
@@ -75,12 +77,20 @@ impl Admin {
     /// Answers one request.
     async fn answer(&self, request: Request<()>) -> Response<Body> {
         let path = request.uri().path();
-        let known = matches!(path, "/livez" | "/readyz" | "/metrics" | "/why");
-        if known && !matches!(*request.method(), Method::GET | Method::HEAD) {
-            let mut answer = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
+        let query = request.uri().query().unwrap_or_default();
+        let (allowed, allows): (&[Method], _) = match path {
+            "/livez" | "/readyz" | "/metrics" | "/why" => {
+                (&[Method::GET, Method::HEAD], "GET, HEAD")
+            }
+            "/refresh" => (&[Method::POST], "POST"),
+            _ => return text(StatusCode::NOT_FOUND, PATHS),
+        };
+        if !allowed.contains(request.method()) {
+            let refusal = format!("only {}\n", allows.replace(", ", " and "));
+            let mut answer = text(StatusCode::METHOD_NOT_ALLOWED, refusal);
             answer
                 .headers_mut()
-                .insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+                .insert(ALLOW, HeaderValue::from_static(allows));
             return answer;
         }
         match path {
@@ -91,17 +101,20 @@ impl Admin {
                 _ => text(StatusCode::SERVICE_UNAVAILABLE, "draining"),
             },
             "/metrics" => {
-                let mut answer = text(StatusCode::OK, self.scrape.text());
+                // A thousand clusters are ten thousand lines, which would hold a worker thread for too long.
+                let scrape = self.scrape.clone();
+                let scraped = tokio::task::spawn_blocking(move || scrape.text()).await;
+                let Ok(scraped) = scraped else {
+                    return text(StatusCode::INTERNAL_SERVER_ERROR, PANICKED);
+                };
+                let mut answer = text(StatusCode::OK, scraped);
                 let content_type = prometheus_client::encoding::prometheus_text::CONTENT_TYPE;
                 let content_type = HeaderValue::from_static(content_type);
                 answer.headers_mut().insert(CONTENT_TYPE, content_type);
                 answer
             }
-            "/why" => self.why(request.uri().query().unwrap_or_default()).await,
-            _ => text(
-                StatusCode::NOT_FOUND,
-                "there are /livez, /readyz, /metrics and /why\n",
-            ),
+            "/why" => self.why(query).await,
+            _ => self.refresh(query, request.headers()).await,
         }
     }
 
@@ -110,17 +123,37 @@ impl Admin {
             Ok(question) => question,
             Err(problem) => return text(StatusCode::BAD_REQUEST, format!("{problem}\n")),
         };
-        let explanation = why::explain(&self.clusters, &self.limits, &question).await;
-        let mut answer = match serde_json::to_vec(&explanation) {
-            Ok(body) => text(StatusCode::OK, body),
-            Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+        json(&why::explain(&self.clusters, &self.limits, &question).await)
+    }
+
+    async fn refresh(&self, query: &str, headers: &HeaderMap) -> Response<Body> {
+        // Nobody has to show a credential here, so a page in an operator's browser must not be able to ask. Browsers send
+        // the header to another site only if that allows it, and `Origin` with every POST, to the page's own site too: that
+        // may be this port under another name.
+        let (name, value) = refresh::HEADER;
+        let is_browser = BROWSERS.iter().any(|name| headers.contains_key(*name));
+        if is_browser || headers.get(name).is_none_or(|it| it != value) {
+            let refusal = "refresh is not for browsers: send X-Fleetcache: refresh, and no Origin, Referer or Sec-Fetch-Site\n";
+            return text(StatusCode::FORBIDDEN, refusal);
+        }
+        let wish = match Wish::from_query(query) {
+            Ok(wish) => wish,
+            Err(problem) => return text(StatusCode::BAD_REQUEST, format!("{problem}\n")),
         };
-        answer
-            .headers_mut()
-            .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        answer
+        match refresh::refresh(&self.clusters, &wish).await {
+            Ok(outcome) => json(&outcome),
+            Err(unknown) => text(StatusCode::NOT_FOUND, format!("{unknown}\n")),
+        }
     }
 }
+
+/// What there is.
+const PATHS: &str = "there are /livez, /readyz, /metrics, /why and /refresh\n";
+
+const PANICKED: &str = "it panicked: the log says where\n";
+
+/// Headers that browsers send and nobody else.
+const BROWSERS: [&str; 3] = ["origin", "referer", "sec-fetch-site"];
 
 /// Serves until `stop` fires. Open connections are closed then: nothing here takes long.
 pub async fn serve(listener: TcpListener, admin: Admin, stop: CancellationToken) {
@@ -133,12 +166,10 @@ pub async fn serve(listener: TcpListener, admin: Admin, stop: CancellationToken)
                 let admin = &admin;
                 async move {
                     let answer = caught(admin.answer(request.map(drop))).await;
-                    Ok::<_, Infallible>(answer.unwrap_or_else(|_| {
-                        text(
-                            StatusCode::INTERNAL_SERVER_ERROR,
-                            "it panicked: the log says where\n",
-                        )
-                    }))
+                    Ok::<_, Infallible>(
+                        answer
+                            .unwrap_or_else(|_| text(StatusCode::INTERNAL_SERVER_ERROR, PANICKED)),
+                    )
                 }
             });
             let connection = http1::Builder::new()
@@ -154,6 +185,17 @@ pub async fn serve(listener: TcpListener, admin: Admin, stop: CancellationToken)
     listener::accept_until(&listener, &stop, start).await;
     tasks.close();
     tasks.wait().await;
+}
+
+fn json(value: &impl Serialize) -> Response<Body> {
+    let mut answer = match serde_json::to_vec(value) {
+        Ok(body) => text(StatusCode::OK, body),
+        Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+    };
+    answer
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    answer
 }
 
 fn text(code: StatusCode, body: impl Into<bytes::Bytes>) -> Response<Body> {
@@ -174,23 +216,26 @@ mod tests {
     use http_body_util::BodyExt as _;
 
     use super::*;
-    use crate::metrics::Metrics;
+    use crate::metrics::{InformerTotalsFn, Metrics};
     use fleetcache_cache::eviction::{Fleet, InformerTotals};
     use fleetcache_cache::informers::InformersConfig;
+
+    const ASKS: (&str, &str) = ("x-fleetcache", "refresh");
+
+    fn without_clusters(totals: InformerTotalsFn, shutdown: &CancellationToken) -> Admin {
+        let fleet = Fleet::start(InformersConfig::default(), &TaskTracker::new(), shutdown);
+        Admin {
+            readiness: Readiness::default(),
+            scrape: Scrape::without_clusters(&Metrics::default(), totals),
+            clusters: ClusterCache::start(Vec::new(), 1, &fleet, shutdown),
+            limits: Arc::default(),
+        }
+    }
 
     #[tokio::test]
     async fn each_path_has_its_answer() {
         let shutdown = CancellationToken::new();
-        let fleet = Fleet::start(InformersConfig::default(), &TaskTracker::new(), &shutdown);
-        let admin = Admin {
-            readiness: Readiness::default(),
-            scrape: Scrape::without_clusters(
-                &Metrics::default(),
-                Box::new(InformerTotals::default),
-            ),
-            clusters: ClusterCache::start(Vec::new(), 1, &fleet, &shutdown),
-            limits: Arc::default(),
-        };
+        let admin = without_clusters(Box::new(InformerTotals::default), &shutdown);
         let check = async |method: Method, path: &str, code: u16, start: &str| {
             let request = Request::builder()
                 .method(method)
@@ -215,7 +260,15 @@ mod tests {
         check(Method::GET, "/why?target=/&a", 400, "\"a\" is not").await;
         let expect = "{\"request\":\"GET /\",\"answer\":\"error\",\"reason\":\"not-found\"";
         check(Method::GET, "/why?target=/", 200, expect).await;
-        check(Method::POST, "/why?target=/", 405, "only GET").await;
+        check(Method::POST, "/why?target=/", 405, "only GET and HEAD").await;
+        check(Method::GET, "/refresh?cluster=a", 405, "only POST").await;
+        check(
+            Method::POST,
+            "/refresh?cluster=a",
+            403,
+            "refresh is not for browsers",
+        )
+        .await;
         check(Method::GET, "/", 404, "there are").await;
         check(Method::GET, "/clusters/a", 404, "there are").await;
         admin.readiness.draining();
@@ -225,16 +278,80 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_refresh_is_taken_from_a_command_and_from_no_page() {
+        let shutdown = CancellationToken::new();
+        let admin = without_clusters(Box::new(InformerTotals::default), &shutdown);
+        for (headers, query, code, start) in [
+            (&[][..], "cluster=a", 403, "refresh is not"),
+            (
+                &[("x-fleetcache", "other")],
+                "cluster=a",
+                403,
+                "refresh is not",
+            ),
+            // A page under another name of this port could send the header, but not without one of these.
+            (
+                &[ASKS, ("origin", "http://rebound:8081")],
+                "cluster=a",
+                403,
+                "refresh is not",
+            ),
+            (
+                &[ASKS, ("origin", "null")],
+                "cluster=a",
+                403,
+                "refresh is not",
+            ),
+            (
+                &[ASKS, ("sec-fetch-site", "same-origin")],
+                "cluster=a",
+                403,
+                "refresh is not",
+            ),
+            (
+                &[ASKS, ("referer", "http://x/")],
+                "cluster=a",
+                403,
+                "refresh is not",
+            ),
+            (&[ASKS], "", 400, "cluster is missing"),
+            (&[ASKS], "cluster=a&force=1", 400, "\"force\" is not"),
+            (
+                &[ASKS],
+                "cluster=a&wait=soon",
+                400,
+                "wait: \"soon\" is not a duration",
+            ),
+            (
+                &[ASKS],
+                "cluster=a&wait=61s",
+                400,
+                "wait: 61s is more than 60s",
+            ),
+            (
+                &[ASKS],
+                "cluster=a",
+                404,
+                "there is no cluster \"a\"; there are: none\n",
+            ),
+        ] {
+            let mut request = Request::post(format!("/refresh?{query}"));
+            for (name, value) in headers {
+                request = request.header(*name, *value);
+            }
+            let answer = admin.answer(request.body(()).unwrap()).await;
+            assert_eq!(answer.status(), code, "{headers:?} {query}");
+            let body = answer.into_body().collect().await.unwrap().to_bytes();
+            let body = String::from_utf8(body.to_vec()).unwrap();
+            assert!(body.starts_with(start), "{headers:?} {query}: {body}");
+        }
+        shutdown.cancel();
+    }
+
+    #[tokio::test]
     async fn a_scrape_that_panics_is_a_500() {
         let shutdown = CancellationToken::new();
-        let fleet = Fleet::start(InformersConfig::default(), &TaskTracker::new(), &shutdown);
-        let panics = Box::new(|| panic!("on purpose"));
-        let admin = Admin {
-            readiness: Readiness::default(),
-            scrape: Scrape::without_clusters(&Metrics::default(), panics),
-            clusters: ClusterCache::start(Vec::new(), 1, &fleet, &shutdown),
-            limits: Arc::default(),
-        };
+        let admin = without_clusters(Box::new(|| panic!("on purpose")), &shutdown);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let serving = tokio::spawn(serve(listener, admin, shutdown.clone()));

@@ -28,6 +28,8 @@ pub enum Command {
     Config(ConfigArgs),
     /// Ask a running proxy whether it would answer a request from memory, and if not, why
     Why(WhyArgs),
+    /// Have a running proxy load a cluster's credential, connect to it and list its kinds anew, at once
+    Refresh(RefreshArgs),
 }
 
 /// `fleetcache serve`
@@ -55,7 +57,7 @@ pub struct ServeArgs {
     /// Address to serve HTTPS on [default: 127.0.0.1:8443]
     #[arg(long, value_name = "ADDRESS", env = "FLEETCACHE_LISTEN")]
     pub listen: Option<String>,
-    /// Address to serve /livez, /readyz, /metrics and /why on, plain HTTP [default: 127.0.0.1:8081]
+    /// Address to serve /livez, /readyz, /metrics, /why and /refresh on, plain HTTP [default: 127.0.0.1:8081]
     #[arg(long, value_name = "ADDRESS", env = "FLEETCACHE_ADMIN_LISTEN")]
     pub admin_listen: Option<String>,
     /// Directory for the CA, the token and the kubeconfig [default: $XDG_STATE_HOME/fleetcache, else
@@ -105,6 +107,35 @@ pub struct WhyArgs {
         env = "FLEETCACHE_HEADER"
     )]
     pub header: Vec<String>,
+    /// The proxy's admin port, host:port
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        env = "FLEETCACHE_ADMIN",
+        default_value = "127.0.0.1:8081"
+    )]
+    pub admin: String,
+}
+
+/// `fleetcache refresh`
+#[derive(Debug, ClapArgs)]
+#[command(
+    after_help = "The old connection serves until there is another, and what is in memory until it was listed anew: clients \
+                  notice nothing where all is as it was. A cluster that is down is tried at once, whenever its next try was \
+                  planned. Exit code 1 where it is not connected in the end, or not in time."
+)]
+pub struct RefreshArgs {
+    /// The cluster, by its name in `/clusters/<name>`
+    #[arg(value_name = "CLUSTER")]
+    pub cluster: String,
+    /// How long to wait for what becomes of it, one minute at most; 0s: not at all
+    #[arg(
+        long,
+        value_name = "DURATION",
+        env = "FLEETCACHE_WAIT",
+        default_value = "30s"
+    )]
+    pub wait: String,
     /// The proxy's admin port, host:port
     #[arg(
         long,
@@ -204,7 +235,7 @@ mod tests {
         assert_eq!(err.kind(), clap::error::ErrorKind::DisplayHelp);
         let help = err.to_string();
         assert!(
-            help.contains("/livez, /readyz, /metrics and /why"),
+            help.contains("/livez, /readyz, /metrics, /why and /refresh"),
             "{help}"
         );
     }

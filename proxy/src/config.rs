@@ -25,6 +25,7 @@ use crate::read_settings::{
     OnMissingInformer, ReadSettings, UnsetResourceVersion, WhenDisconnected,
 };
 
+pub use duration::parse as parse_duration;
 pub use environment::{Environment, NO_STATE_DIR, default_state_dir};
 pub use listen_address::ListenAddress;
 pub use memory_limit::MemoryLimit;

@@ -1,6 +1,7 @@
 //! One HTTPS endpoint in front of many Kubernetes clusters. `handler` is the data path.
 
 pub mod admin;
+pub mod admin_client;
 pub mod answer;
 pub mod app;
 pub mod args;
@@ -29,6 +30,7 @@ pub mod protobuf;
 pub mod query;
 pub mod rarely;
 pub mod read_settings;
+pub mod refresh;
 pub mod reload;
 pub mod request_info;
 pub mod serving_kubeconfig;

@@ -8,10 +8,14 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::Parser as _;
+use fleetcache::admin_client::admin_address;
 use fleetcache::app::App;
-use fleetcache::args::{Args, Command, ConfigCommand, KubeconfigArgs, ServeArgs, WhyArgs};
+use fleetcache::args::{
+    Args, Command, ConfigCommand, KubeconfigArgs, RefreshArgs, ServeArgs, WhyArgs,
+};
 use fleetcache::clusters::{self, ClustersError};
 use fleetcache::config::{self, Config, Mistakes};
+use fleetcache::refresh;
 use fleetcache::reload::ReadConfig;
 use fleetcache::serving_kubeconfig::{SelectError, ServingKubeconfig};
 use fleetcache::why::{self, Question};
@@ -32,6 +36,7 @@ fn main() -> ExitCode {
             ConfigCommand::Schema => schema(),
         },
         Command::Why(args) => why(&args),
+        Command::Refresh(args) => refresh(&args),
     };
     let Err(err) = done else {
         return ExitCode::SUCCESS;
@@ -182,9 +187,19 @@ fn why(args: &WhyArgs) -> anyhow::Result<()> {
         other => bail!("{} words are no request", other.len()),
     };
     let question = Question::parse(method, target, &args.header).map_err(Misuse)?;
-    let admin = why::admin_address(&args.admin).map_err(Misuse)?;
+    let admin = admin_address(&args.admin).map_err(Misuse)?;
     let explanation = why::ask(admin, &question)?;
     writeln!(std::io::stdout(), "{explanation}").context("cannot print")
+}
+
+fn refresh(args: &RefreshArgs) -> anyhow::Result<()> {
+    let admin = admin_address(&args.admin).map_err(Misuse)?;
+    let wait = refresh::wait(&args.wait).map_err(Misuse)?;
+    let outcome = refresh::ask(admin, &args.cluster, wait)?;
+    if !outcome.is_good() {
+        bail!("{outcome}");
+    }
+    writeln!(std::io::stdout(), "{outcome}").context("cannot print")
 }
 
 /// An error and its causes as one line; mistakes as one line each.

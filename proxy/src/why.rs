@@ -30,7 +30,7 @@ mod sentences;
 #[cfg(test)]
 mod tests;
 
-pub use client::{admin_address, ask};
+pub use client::ask;
 use sentences::sentence;
 
 /// The request that is asked about.
@@ -211,16 +211,10 @@ pub async fn explain(clusters: &ClusterCache, limits: &Limits, question: &Questi
     }
     let (Some(cluster), Some(limits)) = (clusters.get(info.cluster), limits.get(info.cluster))
     else {
-        let known = clusters.all();
-        let known = if known.len() <= FEW {
-            let names: Vec<_> = known.iter().map(|it| it.name()).collect();
-            names.join(", ")
-        } else {
-            format!("{} others", known.len())
-        };
         let sentence = format!(
-            "There is no cluster {:?}; there are: {known}.",
-            info.cluster
+            "There is no cluster {:?}; there are: {}.",
+            info.cluster,
+            known_names(clusters)
         );
         return error(request, "not-found", sentence);
     };
@@ -287,6 +281,19 @@ pub async fn explain(clusters: &ClusterCache, limits: &Limits, question: &Questi
     }
     explanation.sentence = sentence;
     explanation
+}
+
+/// The names of all clusters where they are few, else how many there are.
+pub(crate) fn known_names(clusters: &ClusterCache) -> String {
+    let known = clusters.all();
+    if known.is_empty() {
+        "none".to_owned()
+    } else if known.len() <= FEW {
+        let names: Vec<_> = known.iter().map(|it| it.name()).collect();
+        names.join(", ")
+    } else {
+        format!("{} others", known.len())
+    }
 }
 
 /// An error, unless the request is one that is answered all the same.

@@ -29,6 +29,7 @@ mod pages;
 mod pair;
 mod reads;
 mod reflector;
+mod refresh;
 mod reload;
 mod replicas;
 mod scenarios;

@@ -16,7 +16,7 @@ const UNITS: &str = "^([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$";
 ///
 /// # Errors
 /// What is wrong with it, as a sentence's end.
-pub(super) fn parse(text: &str) -> Result<Duration, String> {
+pub fn parse(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text:?} is not a duration such as \"10s\", \"1m30s\" or \"250ms\"");
     let mut rest = text;
     let mut total = Duration::ZERO;

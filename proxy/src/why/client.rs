@@ -1,71 +1,27 @@
 //! Asks the admin port of a running proxy.
 
 use std::fmt::Write as _;
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 
-use crate::config::ListenAddress;
-
 use super::{Explanation, Question};
+use crate::admin_client::{self, escaped};
 
 /// More than an answer takes: for a consistent read the cluster is asked, and that waits little more than a second.
 const TIMEOUT: Duration = Duration::from_secs(10);
-
-/// What servers written in Go, and this proxy, answer to plain HTTP where they speak HTTPS.
-const NOT_PLAIN: &str = "Client sent an HTTP request to an HTTPS server";
-
-/// The admin port's address as it is given: `host:port`, or the URL that it answers at.
-///
-/// # Errors
-/// It is no address, or that of another port for sure.
-pub fn admin_address(given: &str) -> Result<&str, String> {
-    if given.starts_with("https://") {
-        return Err(format!(
-            "--admin: {given:?} speaks HTTPS, and the admin port (`adminListen`) does not"
-        ));
-    }
-    let address = given.strip_prefix("http://").unwrap_or(given);
-    let address = address.strip_suffix('/').unwrap_or(address);
-    match address.parse::<ListenAddress>() {
-        Ok(it) if it.port > 0 => Ok(address),
-        _ => Err(format!(
-            "--admin: {given:?} is not an address such as \"127.0.0.1:8081\""
-        )),
-    }
-}
 
 /// Asks the proxy whose admin port is at `admin`, as `host:port`.
 ///
 /// # Errors
 /// It does not answer, or not as this version does.
 pub fn ask(admin: &str, question: &Question) -> anyhow::Result<Explanation> {
-    let no_answer = || format!("no proxy answers at {admin}; name its admin port with --admin");
-    let mut stream = TcpStream::connect(admin).with_context(no_answer)?;
-    stream.set_read_timeout(Some(TIMEOUT))?;
-    stream.set_write_timeout(Some(TIMEOUT))?;
-    let request = format!(
-        "GET {} HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n",
-        target(question)
-    );
-    stream
-        .write_all(request.as_bytes())
-        .with_context(no_answer)?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).with_context(no_answer)?;
-    let (head, body) = answer.split_once("\r\n\r\n").with_context(no_answer)?;
-    match head.split(' ').nth(1) {
-        Some("200") => serde_json::from_str(body)
+    let request = format!("GET {}", target(question));
+    match admin_client::ask(admin, &request, "", TIMEOUT)? {
+        (200, body) => serde_json::from_str(&body)
             .context("the proxy's answer cannot be read; is it of another version?"),
-        Some("404") => bail!(
-            "what answers at {admin} does not know /why; is it a fleetcache of another version?"
-        ),
-        _ if body.contains(NOT_PLAIN) => bail!(
-            "{admin} is not the admin port: it speaks HTTPS; name the admin port (`adminListen`) with --admin"
-        ),
-        _ => bail!("{}", body.trim()),
+        (404, _) => Err(admin_client::unknown(admin, "/why")),
+        (_, body) => bail!("{}", body.trim()),
     }
 }
 
@@ -83,49 +39,9 @@ fn target(question: &Question) -> String {
     target
 }
 
-fn escaped(text: &[u8]) -> String {
-    text.iter().fold(String::new(), |mut escaped, &byte| {
-        if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
-            escaped.push(byte.into());
-        } else {
-            let _ = write!(escaped, "%{byte:02X}");
-        }
-        escaped
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_admin_port_as_it_is_given() {
-        let no = |given: &str| {
-            Err(format!(
-                "--admin: {given:?} is not an address such as \"127.0.0.1:8081\""
-            ))
-        };
-        for (given, expect) in [
-            ("127.0.0.1:8081", Ok("127.0.0.1:8081")),
-            ("http://127.0.0.1:8081", Ok("127.0.0.1:8081")),
-            ("http://[::1]:8081/", Ok("[::1]:8081")),
-            ("proxy:1", Ok("proxy:1")),
-            ("", no("")),
-            ("8081", no("8081")),
-            ("127.0.0.1:0", no("127.0.0.1:0")),
-            ("127.0.0.1:99999", no("127.0.0.1:99999")),
-            ("http://127.0.0.1:8081/why", no("http://127.0.0.1:8081/why")),
-            (
-                "https://127.0.0.1:8443",
-                Err(
-                    "--admin: \"https://127.0.0.1:8443\" speaks HTTPS, and the admin port (`adminListen`) does not"
-                        .to_owned(),
-                ),
-            ),
-        ] {
-            assert_eq!(admin_address(given), expect, "{given}");
-        }
-    }
 
     #[test]
     fn a_question_arrives_as_it_was_asked() {
