@@ -12,6 +12,7 @@ mod aborts;
 mod clients;
 mod control_plane;
 mod counts;
+mod credentials;
 mod differential;
 mod discovery;
 mod epochs;

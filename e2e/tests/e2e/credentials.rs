@@ -1,0 +1,725 @@
+//! Credentials and addresses change under load, and nobody notices; credentials that are gone or bad cost nobody else.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use fleetcache_e2e::client::Client;
+use fleetcache_e2e::control_plane::{ControlPlane, Options as Cluster, Server, User};
+use fleetcache_e2e::kubeconfig::{Context, Credential};
+use fleetcache_e2e::poll::{PATIENCE, wait_for};
+use fleetcache_e2e::proxy::{Options, Proxy};
+use fleetcache_e2e::sim::{SimCluster, SimConfig};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::fleet::{CONFIGMAPS, configmap};
+use crate::pair::{connected, warm};
+
+/// Never kept in memory.
+const SECRETS: &str = "/api/v1/namespaces/default/secrets";
+
+/// A cluster as a kubeconfig has it, and its user as YAML.
+struct Entry {
+    name: String,
+    server: String,
+    ca_pem: String,
+    user: String,
+}
+
+impl Entry {
+    fn new(context: &Context, user: impl Into<String>) -> Self {
+        Self {
+            name: context.name.clone(),
+            server: context.server.clone(),
+            ca_pem: context.ca_pem.clone(),
+            user: user.into(),
+        }
+    }
+}
+
+/// Written beside and renamed over, as by everything that cares.
+fn replace(path: &Path, text: impl AsRef<[u8]>) {
+    let beside = path.with_extension("next");
+    std::fs::write(&beside, text).unwrap();
+    std::fs::rename(beside, path).unwrap();
+}
+
+fn write_kubeconfig(path: &Path, entries: &[Entry]) {
+    let mut text = "apiVersion: v1\nkind: Config\n".to_owned();
+    let mut list = |key: &str, of: &dyn Fn(&Entry) -> String| {
+        text += &format!("{key}:\n");
+        for entry in entries {
+            text += &format!("- {{ name: {}, {} }}\n", entry.name, of(entry));
+        }
+    };
+    list("clusters", &|entry| {
+        let ca = STANDARD.encode(&entry.ca_pem);
+        let server = &entry.server;
+        format!("cluster: {{ server: '{server}', certificate-authority-data: {ca} }}")
+    });
+    list("users", &|entry| format!("user: {{ {} }}", entry.user));
+    list("contexts", &|Entry { name, .. }| {
+        format!("context: {{ cluster: {name}, user: {name} }}")
+    });
+    replace(path, text);
+}
+
+/// Files that a test changes, and the proxy that reads them.
+struct Files(TempDir);
+
+impl Files {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// A proxy for the clusters of `kubeconfig`, all connected from the start, with this in its configuration.
+    async fn serve(&self, rest: &str) -> Proxy {
+        let kubeconfig = self.path("kubeconfig");
+        let config = format!(
+            "apiVersion: fleetcache.dev/v1alpha1\nkind: Configuration\nclusters: {{ kubeconfigs: [ {{ path: {}, connect: always }} ] }}\n{rest}\n",
+            kubeconfig.display()
+        );
+        let options = Options {
+            config: Some(config),
+            ..Options::default()
+        };
+        Proxy::start(options).await.unwrap()
+    }
+}
+
+/// How many lines of the log hold all of these.
+fn lines(proxy: &Proxy, texts: &[&str]) -> usize {
+    let log = proxy.log();
+    let holds = |line: &&str| texts.iter().all(|text| line.contains(text));
+    log.lines().filter(holds).count()
+}
+
+const CONNECTED: &str = "\"message\":\"connected\"";
+const ROTATED: &str = "\"message\":\"credential rotated\"";
+
+async fn logged(proxy: &Proxy, count: usize, texts: &[&str]) {
+    wait_for(
+        &format!("{count} lines with {texts:?}"),
+        PATIENCE,
+        async || {
+            let found = lines(proxy, texts);
+            anyhow::ensure!(found >= count, "{found}");
+            Ok(())
+        },
+    )
+    .await
+    .unwrap();
+}
+
+/// Since its start this proxy has connected each cluster so often, and has listed each kind once.
+#[track_caller]
+fn assert_undisturbed(proxy: &Proxy, connects: usize) {
+    assert_eq!(lines(proxy, &[CONNECTED]), connects, "{}", proxy.log());
+    for trouble in [
+        "\"message\":\"disconnected\"",
+        "connect failed",
+        "informer lists anew",
+        "another cluster than before",
+        "credential refused",
+    ] {
+        assert_eq!(lines(proxy, &[trouble]), 0, "{}", proxy.log());
+    }
+    let synced = lines(proxy, &["informer synced"]);
+    let started = lines(proxy, &["informer started"]);
+    assert_eq!(synced, started, "{}", proxy.log());
+}
+
+/// Clients of one cluster that read from memory, read live, write and watch, without a pause and without forgiveness.
+struct Load {
+    stop: CancellationToken,
+    clients: Vec<JoinHandle<()>>,
+    watch: JoinHandle<BTreeSet<String>>,
+    answers: Arc<AtomicU64>,
+    client: Client,
+}
+
+/// What a client waits after an answer, so that one machine can bear them all.
+const PACE: Duration = Duration::from_millis(5);
+
+impl Load {
+    async fn start(proxy: &Proxy, cluster: &str) -> Self {
+        let client = || proxy.client(cluster).unwrap();
+        connected(&client()).await;
+        let first = configmap("first", "0");
+        client()
+            .create(CONFIGMAPS, &first)
+            .await
+            .unwrap()
+            .ok()
+            .unwrap();
+        warm(&client(), CONFIGMAPS).await;
+        let (stop, answers) = (CancellationToken::new(), Arc::new(AtomicU64::new(0)));
+        let mut clients = Vec::new();
+        for (path, from_memory) in [
+            (CONFIGMAPS.to_owned(), true),
+            (format!("{CONFIGMAPS}/first"), true),
+            (SECRETS.to_owned(), false),
+            (format!("{SECRETS}?limit=1"), false),
+        ] {
+            let (client, stop, answers) = (client(), stop.clone(), Arc::clone(&answers));
+            clients.push(tokio::spawn(async move {
+                while !stop.is_cancelled() {
+                    let answer = client.get(&path).await.unwrap().ok().unwrap();
+                    // Just after a change of the address an informer makes sure of the cluster first.
+                    let is_live = answer.cache_status().contains("fwd=");
+                    assert!(from_memory || is_live, "{path}: {}", answer.cache_status());
+                    answers.fetch_add(1, Ordering::Relaxed);
+                    tokio::time::sleep(PACE).await;
+                }
+            }));
+        }
+        let mut lines = client()
+            .lines(&format!("{CONFIGMAPS}?watch=true"))
+            .await
+            .unwrap();
+        let watch = tokio::spawn(async move {
+            let mut names = BTreeSet::new();
+            while let Some(line) = lines.next().await.unwrap() {
+                let event: Value = serde_json::from_slice(&line).unwrap();
+                assert_eq!(event["type"], "ADDED", "{event}");
+                let name = event["object"]["metadata"]["name"].as_str().unwrap();
+                assert!(names.insert(name.to_owned()), "{name} came twice");
+                if name == "last" {
+                    break;
+                }
+            }
+            names
+        });
+        Self {
+            stop,
+            clients,
+            watch,
+            answers,
+            client: client(),
+        }
+    }
+
+    /// A write, which the watch has to tell of.
+    async fn write(&self, name: &str) {
+        let created = self.client.create(CONFIGMAPS, &configmap(name, "0")).await;
+        created.unwrap().ok().unwrap();
+    }
+
+    /// More answers than now.
+    async fn goes_on(&self) {
+        let before = self.answers.load(Ordering::Relaxed);
+        wait_for("more answers", PATIENCE, async || {
+            let now = self.answers.load(Ordering::Relaxed);
+            assert!(!self.clients.iter().any(JoinHandle::is_finished));
+            anyhow::ensure!(now >= before + 100, "{now}");
+            Ok(())
+        })
+        .await
+        .unwrap();
+    }
+
+    /// Nothing failed, and the one watch was told of each of these writes once.
+    async fn assert_unharmed(self, written: &[String]) {
+        self.write("last").await;
+        let told = self.watch.await.unwrap();
+        for name in written {
+            assert!(told.contains(name), "the watch was not told of {name}");
+        }
+        self.stop.cancel();
+        for client in self.clients {
+            client.await.unwrap();
+        }
+        println!("{} answers", self.answers.load(Ordering::Relaxed));
+    }
+}
+
+/// Each second another token of a ServiceAccount; each is bound to a Secret, and refused when that is gone.
+#[tokio::test]
+async fn a_token_file_rewritten_every_second_under_load_is_not_noticed() {
+    let cluster = ControlPlane::start(Cluster::named("rotating"))
+        .await
+        .unwrap();
+    let direct = cluster.client().unwrap();
+    let account =
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "proxy"}});
+    let path = "/api/v1/namespaces/default/serviceaccounts";
+    direct.create(path, &account).await.unwrap().ok().unwrap();
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "proxy"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"kind": "ServiceAccount", "name": "proxy", "namespace": "default"}],
+    });
+    let path = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+    direct.create(path, &binding).await.unwrap().ok().unwrap();
+    let mint = async |n: usize| {
+        let name = format!("token-{n}");
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}});
+        let secret = direct.create(SECRETS, &secret).await.unwrap().ok().unwrap();
+        let uid = &secret.json().unwrap()["metadata"]["uid"];
+        let request = json!({
+            "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+            "spec": {"boundObjectRef": {"apiVersion": "v1", "kind": "Secret", "name": name, "uid": uid}, "expirationSeconds": 600},
+        });
+        let path = "/api/v1/namespaces/default/serviceaccounts/proxy/token";
+        let answer = direct.create(path, &request).await.unwrap().ok().unwrap();
+        answer.json().unwrap()["status"]["token"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    let files = Files::new();
+    let token = files.path("token");
+    let first = mint(0).await;
+    std::fs::write(&token, &first).unwrap();
+    let context = cluster.context(User::Admin).unwrap();
+    let user = format!("tokenFile: {}", token.display());
+    write_kubeconfig(&files.path("kubeconfig"), &[Entry::new(&context, user)]);
+    let proxy = files.serve("").await;
+    let load = Load::start(&proxy, "rotating").await;
+
+    let (mut written, mut refused, mut rotations) = (Vec::new(), 0, 0);
+    let mut second = tokio::time::interval(Duration::from_secs(1));
+    for n in 1.. {
+        second.tick().await;
+        let rotated = lines(&proxy, &[ROTATED]);
+        if rotated > rotations {
+            // What is in use was read after the look before this one, but for the moment that reading takes.
+            let upto = n.max(4) - 4;
+            for old in refused..upto {
+                let path = format!("{SECRETS}/token-{old}");
+                direct.delete(&path).await.unwrap().ok().unwrap();
+            }
+            refused = refused.max(upto);
+            rotations = rotated;
+        }
+        if n > 60 && rotations >= 4 {
+            break;
+        }
+        let next = mint(n).await;
+        // In place or renamed over: writers do either.
+        if n % 2 == 0 {
+            std::fs::write(&token, format!("{next}\n")).unwrap();
+        } else {
+            replace(&token, &next);
+        }
+        load.write(&format!("write-{n}")).await;
+        written.push(format!("write-{n}"));
+    }
+    load.assert_unharmed(&written).await;
+    assert_undisturbed(&proxy, 1);
+    assert_eq!(lines(&proxy, &["credential", "WARN"]), 0, "{}", proxy.log());
+    // The test would be none if the first of the tokens were good still.
+    assert!(refused > 10, "{refused}");
+    let mut stranger = context;
+    stranger.credential = Credential::Token(first);
+    wait_for("the first token to be refused", PATIENCE, async || {
+        let status = Client::new(&stranger)?.get(SECRETS).await?.status;
+        anyhow::ensure!(status == 401, "{status}");
+        Ok(())
+    })
+    .await
+    .unwrap();
+    println!("{rotations} rotations, {refused} tokens refused");
+}
+
+fn token_entry(cluster: &SimCluster, file: &Path) -> Entry {
+    Entry::new(&cluster.context(), format!("tokenFile: {}", file.display()))
+}
+
+/// A simulated cluster whose token is in a file, and a proxy for it that holds its ConfigMaps.
+async fn simulated(rest: &str) -> (SimCluster, Files, Proxy, Client) {
+    let cluster = SimCluster::start(SimConfig::new("sim")).await.unwrap();
+    let files = Files::new();
+    std::fs::write(files.path("token"), cluster.token()).unwrap();
+    let entry = token_entry(&cluster, &files.path("token"));
+    write_kubeconfig(&files.path("kubeconfig"), &[entry]);
+    let proxy = files.serve(rest).await;
+    let client = proxy.client("sim").unwrap();
+    connected(&client).await;
+    warm(&client, CONFIGMAPS).await;
+    (cluster, files, proxy, client)
+}
+
+#[tokio::test]
+async fn a_probe_that_is_refused_takes_the_token_that_is_in_the_file_already() {
+    let (cluster, files, proxy, client) = simulated("defaults: { probe: { interval: 1s } }").await;
+    let (watches, lists) = {
+        let counts = cluster.counts();
+        (
+            counts.requests("watch", "configmaps"),
+            counts.requests("list", "configmaps"),
+        )
+    };
+    for round in 1..=5 {
+        let token = format!("token-{round}");
+        replace(&files.path("token"), &token);
+        cluster.accept_tokens(vec![token]);
+        wait_for("the new token to be used", PATIENCE, async || {
+            let answer = client.get(CONFIGMAPS).await?.ok()?;
+            assert!(
+                answer.is_hit(),
+                "{}: {}",
+                answer.cache_status(),
+                proxy.log()
+            );
+            anyhow::ensure!(lines(&proxy, &[ROTATED]) == round, "round {round}");
+            Ok(())
+        })
+        .await
+        .unwrap();
+        client.get(SECRETS).await.unwrap().ok().unwrap();
+    }
+    let probes = [("cluster", "sim"), ("status", "error")];
+    let refused = proxy
+        .metrics()
+        .unwrap()
+        .sum("fleetcache_cluster_healthchecks_total", &probes);
+    assert!(refused >= Some(1.0), "no probe was refused: {refused:?}");
+    assert_undisturbed(&proxy, 1);
+    let counts = cluster.counts();
+    assert_eq!(counts.requests("watch", "configmaps"), watches);
+    assert_eq!(counts.requests("list", "configmaps"), lists);
+}
+
+#[tokio::test]
+async fn a_refused_credential_that_stays_the_same_is_told_and_tried_less_and_less() {
+    let (cluster, files, proxy, client) = simulated(
+        "connections: { backoffMin: 1s, backoffMax: 60s }\ndefaults: { probe: { interval: 1s } }",
+    )
+    .await;
+    let right = cluster.token();
+    cluster.accept_tokens(vec!["another".to_owned()]);
+    let up = [("cluster", "sim")];
+    let reason = async || {
+        let answer = client.get(CONFIGMAPS).await?;
+        anyhow::ensure!(answer.status == 503, "{}", answer.status);
+        let reason = &answer.json()?["details"]["causes"][0]["reason"];
+        anyhow::ensure!(reason == "CredentialInvalid", "{reason}");
+        Ok(())
+    };
+    wait_for("the reason", PATIENCE, reason).await.unwrap();
+    let failed = || {
+        let probes = [("cluster", "sim"), ("status", "error")];
+        proxy
+            .metrics()
+            .unwrap()
+            .sum("fleetcache_cluster_healthchecks_total", &probes)
+            .unwrap()
+    };
+    // The hint to clients grows with the pauses: 1, 2, 4 s, less up to a half of it.
+    wait_for("a longer pause", PATIENCE, async || {
+        let answer = client.get(CONFIGMAPS).await?;
+        assert_eq!(answer.status, 503);
+        let pause = answer.json()?["details"]["retryAfterSeconds"]
+            .as_u64()
+            .unwrap_or(0);
+        anyhow::ensure!(pause >= 4, "{pause}");
+        Ok(())
+    })
+    .await
+    .unwrap();
+    // Two refused probes, and three connects at the most until a pause is longer than 4 s for certain.
+    assert!(failed() <= 2.0 + 5.0, "{}", failed());
+    assert_eq!(lines(&proxy, &["credential refused"]), 1, "{}", proxy.log());
+    assert_eq!(
+        proxy
+            .metrics()
+            .unwrap()
+            .sum("fleetcache_cluster_connection_up", &up),
+        Some(0.0)
+    );
+    reason().await.unwrap();
+    // Another one in the file ends the pause, whatever is left of it.
+    std::fs::write(files.path("token"), "another").unwrap();
+    connected(&client).await;
+    warm(&client, CONFIGMAPS).await;
+    assert_ne!(right, "another");
+}
+
+#[tokio::test]
+async fn identical_content_rewritten_every_second_is_no_change() {
+    let (cluster, files, proxy, client) = simulated("").await;
+    let before = (cluster.counts(), proxy.log().lines().count());
+    let mut second = tokio::time::interval(Duration::from_secs(1));
+    for n in 0..25 {
+        second.tick().await;
+        for name in ["token", "kubeconfig"] {
+            let path = files.path(name);
+            let text = std::fs::read(&path).unwrap();
+            if n % 2 == 0 {
+                replace(&path, text);
+            } else {
+                std::fs::write(&path, text).unwrap();
+            }
+        }
+        assert!(client.get(CONFIGMAPS).await.unwrap().is_hit());
+    }
+    let counts = cluster.counts();
+    assert_eq!(counts.watches("configmaps"), 1);
+    for verb in ["list", "watch"] {
+        assert_eq!(
+            counts.requests(verb, "configmaps"),
+            before.0.requests(verb, "configmaps")
+        );
+    }
+    assert_eq!(counts.accepted, before.0.accepted, "nothing was dialled");
+    let log = proxy.log();
+    assert_eq!(log.lines().count(), before.1, "{log}");
+}
+
+#[tokio::test]
+async fn a_server_that_moves_under_load_loses_no_request() {
+    let mut cluster = ControlPlane::start(Cluster::named("moving")).await.unwrap();
+    let replica = cluster.replica(cluster.etcd_address()).await.unwrap();
+    let files = Files::new();
+    let mut context = cluster.context(User::Admin).unwrap();
+    let Credential::Token(token) = &context.credential else {
+        panic!("admin has a token");
+    };
+    let user = format!("token: {token}");
+    write_kubeconfig(&files.path("kubeconfig"), &[Entry::new(&context, &user)]);
+    let proxy = files.serve("").await;
+    let load = Load::start(&proxy, "moving").await;
+    let mut written = Vec::new();
+    let addresses = [format!("https://{}", replica.address()), cluster.url()];
+    // There and back again, and there for good.
+    for round in 0..3 {
+        context.server = addresses[round % 2].clone();
+        write_kubeconfig(&files.path("kubeconfig"), &[Entry::new(&context, &user)]);
+        for n in 0..2 {
+            let name = format!("write-{round}-{n}");
+            load.write(&name).await;
+            written.push(name);
+            logged(&proxy, round + 2, &[CONNECTED]).await;
+        }
+        load.goes_on().await;
+    }
+    cluster.kill(Server::Apiserver);
+    load.goes_on().await;
+    load.write("after").await;
+    written.push("after".to_owned());
+    load.assert_unharmed(&written).await;
+    assert_undisturbed(&proxy, 4);
+}
+
+#[tokio::test]
+async fn another_ca_under_load_loses_no_request() {
+    let (cluster, files, proxy, _) = simulated("").await;
+    let other = SimCluster::start(SimConfig::new("other")).await.unwrap();
+    let load = Load::start(&proxy, "sim").await;
+    // As at the first step of a CA's rotation: both are trusted.
+    let mut entry = token_entry(&cluster, &files.path("token"));
+    entry.ca_pem += &other.ca_pem();
+    write_kubeconfig(&files.path("kubeconfig"), &[entry]);
+    logged(&proxy, 2, &[CONNECTED]).await;
+    load.write("after").await;
+    load.goes_on().await;
+    load.assert_unharmed(&["after".to_owned()]).await;
+    assert_undisturbed(&proxy, 2);
+}
+
+#[tokio::test]
+async fn a_client_certificate_beside_its_old_key_is_waited_for() {
+    let cluster = ControlPlane::start(Cluster::named("certified"))
+        .await
+        .unwrap();
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "carol"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "carol"}],
+    });
+    let path = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+    let direct = cluster.client().unwrap();
+    direct.create(path, &binding).await.unwrap().ok().unwrap();
+    let pair = || match cluster.context(User::Carol).unwrap().credential {
+        Credential::Certificate { cert_pem, key_pem } => (cert_pem, key_pem),
+        Credential::None | Credential::Token(_) => panic!("carol has a certificate"),
+    };
+    let files = Files::new();
+    let (certificate, key) = (files.path("tls.crt"), files.path("tls.key"));
+    let (cert_pem, key_pem) = pair();
+    std::fs::write(&certificate, cert_pem).unwrap();
+    std::fs::write(&key, key_pem).unwrap();
+    let user = format!(
+        "client-certificate: {}, client-key: {}",
+        certificate.display(),
+        key.display()
+    );
+    let context = cluster.context(User::Admin).unwrap();
+    write_kubeconfig(&files.path("kubeconfig"), &[Entry::new(&context, user)]);
+    let proxy = files.serve("").await;
+    let load = Load::start(&proxy, "certified").await;
+    let (cert_pem, key_pem) = pair();
+    std::fs::write(&certificate, cert_pem).unwrap();
+    logged(&proxy, 1, &["credential not renewed", "do not fit"]).await;
+    load.goes_on().await;
+    std::fs::write(&key, key_pem).unwrap();
+    logged(&proxy, 1, &[ROTATED]).await;
+    load.write("after").await;
+    load.goes_on().await;
+    load.assert_unharmed(&["after".to_owned()]).await;
+    assert_undisturbed(&proxy, 1);
+}
+
+/// A user whose plugin runs this script. Its output is a token, if it has none of its own.
+fn plugin(script: &str) -> String {
+    let script = serde_json::to_string(script).unwrap();
+    format!(
+        "exec: {{ apiVersion: client.authentication.k8s.io/v1, command: sh, interactiveMode: Never, args: [ -c, {script} ] }}"
+    )
+}
+
+fn prints(token: &str, expires: Option<&str>) -> String {
+    let mut status = json!({ "token": token });
+    if let Some(expires) = expires {
+        status["expirationTimestamp"] = expires.into();
+    }
+    let answer = json!({"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status});
+    format!("echo '{answer}'")
+}
+
+#[tokio::test]
+async fn four_plugins_run_at_once_and_one_that_hangs_harms_no_other_cluster() {
+    let files = Files::new();
+    let (go, runs) = (files.path("go"), files.path("runs"));
+    let mut clusters = Vec::new();
+    let mut entries = Vec::new();
+    for n in 0..12 {
+        let cluster = SimCluster::start(SimConfig::new(format!("c{n}")))
+            .await
+            .unwrap();
+        let token = cluster.token();
+        let user = match n {
+            // One without a plugin, and one whose plugin hangs, whatever it is asked to do.
+            10 => format!("token: {token}"),
+            11 => plugin("trap '' TERM INT HUP; while :; do sleep 1; done"),
+            _ => plugin(&format!(
+                "echo + >> {runs}; while [ ! -e {go} ]; do sleep 0.1; done; echo - >> {runs}; {}",
+                prints(&token, None),
+                runs = runs.display(),
+                go = go.display()
+            )),
+        };
+        entries.push(Entry::new(&cluster.context(), user));
+        clusters.push(cluster);
+    }
+    write_kubeconfig(&files.path("kubeconfig"), &entries);
+    let proxy = files.serve("").await;
+    let started = || {
+        std::fs::read_to_string(&runs)
+            .unwrap_or_default()
+            .matches('+')
+            .count()
+    };
+    // The one that hangs may be among the first four.
+    wait_for("the first plugins", PATIENCE, async || {
+        anyhow::ensure!(started() >= 3, "{}", started());
+        Ok(())
+    })
+    .await
+    .unwrap();
+    // Nobody else waits for them: not a cluster without a plugin, nor its clients.
+    let plain = proxy.client("c10").unwrap();
+    connected(&plain).await;
+    warm(&plain, CONFIGMAPS).await;
+    let waiting = proxy.client("c0").unwrap().get(CONFIGMAPS).await.unwrap();
+    assert_eq!(waiting.status, 503, "{}", waiting.text());
+    assert!(
+        waiting.text().contains("waiting for the credential plugin"),
+        "{}",
+        waiting.text()
+    );
+    std::fs::write(&go, "").unwrap();
+    for n in 0..10 {
+        connected(&proxy.client(&format!("c{n}")).unwrap()).await;
+    }
+    let (mut running, mut most) = (0_i32, 0);
+    for line in std::fs::read_to_string(&runs).unwrap().lines() {
+        running += if line == "+" { 1 } else { -1 };
+        most = most.max(running);
+    }
+    assert!((3..=4).contains(&most), "{most} at once");
+    assert_eq!(started(), 10, "each ran once");
+    // It is ended at its deadline, told, and tried again.
+    let hangs = proxy.client("c11").unwrap();
+    wait_for(
+        "the deadline of the plugin that hangs",
+        PATIENCE,
+        async || {
+            let answer = hangs.get(CONFIGMAPS).await?;
+            assert_eq!(answer.status, 503);
+            let text = answer.text();
+            anyhow::ensure!(
+                text.contains("CredentialMissing") && text.contains("did not end within 30 s"),
+                "{text}"
+            );
+            Ok(())
+        },
+    )
+    .await
+    .unwrap();
+    for n in 0..11 {
+        connected(&proxy.client(&format!("c{n}")).unwrap()).await;
+    }
+    assert_eq!(lines(&proxy, &[CONNECTED]), 11, "{}", proxy.log());
+}
+
+#[tokio::test]
+async fn a_plugins_credential_that_cannot_be_renewed_serves_until_the_server_refuses_it() {
+    let cluster = SimCluster::start(SimConfig::new("sim")).await.unwrap();
+    let files = Files::new();
+    let (token, runs) = (cluster.token(), files.path("runs"));
+    // It has ended when it comes, so a new one is asked for as soon as may be; there is none.
+    let user = plugin(&format!(
+        "echo >> {runs}; [ $(wc -l < {runs}) = 1 ] || {{ echo 'please log in' >&2; exit 1; }}; {}",
+        prints(&token, Some("2020-01-01T00:00:00Z")),
+        runs = runs.display()
+    ));
+    let entry = Entry::new(&cluster.context(), user);
+    write_kubeconfig(&files.path("kubeconfig"), &[entry]);
+    let proxy = files.serve("").await;
+    let client = proxy.client("sim").unwrap();
+    connected(&client).await;
+    warm(&client, CONFIGMAPS).await;
+    let ran = || {
+        std::fs::read_to_string(&runs)
+            .unwrap_or_default()
+            .lines()
+            .count()
+    };
+    wait_for("two renewals in vain", PATIENCE, async || {
+        client.get(SECRETS).await?.ok()?;
+        assert!(client.get(CONFIGMAPS).await?.is_hit());
+        anyhow::ensure!(ran() >= 3, "{}", ran());
+        Ok(())
+    })
+    .await
+    .unwrap();
+    logged(&proxy, 1, &["credential not renewed", "please log in"]).await;
+    assert_eq!(
+        lines(&proxy, &["credential not renewed"]),
+        1,
+        "{}",
+        proxy.log()
+    );
+    assert_undisturbed(&proxy, 1);
+    cluster.accept_tokens(vec!["another".to_owned()]);
+    wait_for("its refusal to be told", PATIENCE, async || {
+        let answer = client.get(SECRETS).await?;
+        anyhow::ensure!(answer.status == 503, "{}", answer.status);
+        Ok(())
+    })
+    .await
+    .unwrap();
+}
