@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use fleetcache_e2e::binaries;
 use fleetcache_e2e::client::Client;
 use fleetcache_e2e::fleet_box::FleetBox;
 use fleetcache_e2e::poll::{PATIENCE, wait_for};
@@ -192,4 +193,33 @@ async fn seventy_black_holes_among_a_hundred_cost_the_others_nothing() {
     setup.wait_until_up(UP + 7).await;
     let healed = (40..91).step_by(10).chain([MUTE]);
     setup.served_from_memory(healed).await;
+}
+
+/// What it measures on a machine that runs tests is worth nothing; that it measures all of it is.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_benchmark_of_a_fleet_runs() {
+    let output = tokio::process::Command::new(env!("CARGO_BIN_EXE_bench-fleet"))
+        .arg("--quick")
+        .env("FLEETCACHE_BIN", binaries::fleetcache().await.unwrap())
+        .kill_on_drop(true)
+        .output()
+        .await
+        .unwrap();
+    let (printed, errors) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    println!("{printed}");
+    assert!(output.status.success(), "{printed}\n{errors}");
+    for measured in [
+        "60 connected after a start",
+        "handshakes in flight at once",
+        "with three small informers",
+        "all 18 connected",
+        "GET from memory, 99th percentile",
+        "probes of healthy clusters",
+        "until the 503, at the server",
+    ] {
+        assert!(printed.contains(measured), "{measured}: {printed}");
+    }
 }
