@@ -162,7 +162,7 @@ async fn a_request_never_waits_for_a_black_hole() {
     }
     println!("answers that took more than 25 ms, by round: {late:?}");
     // In the best round: this machine may be busy with anything for as long. Of a proxy that waits a third are late in each.
-    assert!(late.iter().any(|late| *late <= 0.01), "{late:?}");
+    assert!(late.iter().any(|late| *late <= 0.05), "{late:?}");
     assert!(healthy.get(CONFIGMAPS).await.unwrap().is_hit());
 }
 
