@@ -29,6 +29,9 @@ pub use watched::Watched;
 /// written, or is away for a moment while another takes its place, is not.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
+/// How often files that change while they are read are read again at once.
+const READINGS: usize = 5;
+
 /// Reads the configuration, each time from the same flags.
 pub type ReadConfig = Box<dyn Fn() -> Result<Config, Mistakes> + Send>;
 
@@ -176,10 +179,24 @@ impl Reloader {
         }
     }
 
+    /// Reads all files. Some are read more than once on the way: one that changes meanwhile would be understood as two
+    /// states at once, and leave out a cluster that is in both.
     fn read(&self) -> Result<(Config, Found), Refused> {
-        let config = (self.read_config)().map_err(Refused::Mistakes)?;
+        for _ in 0..READINGS {
+            let config = (self.read_config)().map_err(Refused::Mistakes)?;
+            let before = watched::contents(&config);
+            let found = self.load(&config);
+            if watched::contents(&config) == before {
+                return found.map(|found| (config, found));
+            }
+        }
+        let moving = "the files change whenever they are read".to_owned();
+        Err(Refused::Unread(vec![moving]))
+    }
+
+    fn load(&self, config: &Config) -> Result<Found, Refused> {
         let itself = self.served.itself();
-        let found = clusters::load_again(&config, &itself, self.sources.names())
+        let found = clusters::load_again(config, &itself, self.sources.names())
             .map_err(Refused::Clusters)?;
         let unread = found
             .rejected
@@ -187,7 +204,7 @@ impl Reloader {
             .filter(|it| it.subject == Subject::File);
         let unread: Vec<_> = unread.map(|it| it.reason.clone()).collect();
         if unread.is_empty() {
-            Ok((config, found))
+            Ok(found)
         } else {
             Err(Refused::Unread(unread))
         }

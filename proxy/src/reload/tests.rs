@@ -305,3 +305,34 @@ async fn a_pipe_in_the_place_of_a_file_holds_up_nothing() {
     assert!(!look(&proxy) && look(&proxy));
     assert_eq!(proxy.names(), ["b"]);
 }
+
+/// One context for another under one name, all the time: whichever a reading meets, the name stays.
+#[tokio::test]
+async fn files_that_change_while_they_are_read_leave_out_nobody() {
+    let one = [("flip", HERE), ("b", HERE)];
+    let two = [("Flip", THERE), ("b", HERE)];
+    let mut proxy = Proxy::start("", &one);
+    let dir = proxy.dir.path().to_owned();
+    let stop = CancellationToken::new();
+    let stopped = stop.clone();
+    let writing = std::thread::spawn(move || {
+        let next = dir.join("next");
+        for (n, contexts) in [&two, &one].into_iter().cycle().enumerate() {
+            if stopped.is_cancelled() {
+                return;
+            }
+            // No two are equal: a reading must not take one for what it was before.
+            let text = format!("{}\n# {n}\n", kubeconfig(contexts));
+            std::fs::write(&next, text).unwrap();
+            std::fs::rename(&next, dir.join("input")).unwrap();
+        }
+    });
+    for _ in 0..200 {
+        proxy.reloader.reload(false);
+        assert_eq!(proxy.names(), ["b", "flip"]);
+    }
+    stop.cancel();
+    writing.join().unwrap();
+    assert!(proxy.reload("", &[("c", HERE)]));
+    assert_eq!(proxy.names(), ["c"]);
+}

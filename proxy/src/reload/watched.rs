@@ -8,7 +8,7 @@ use crate::config::{Config, is_pipe};
 
 /// What files hold: a hash of each, none where it cannot be read. By content, since a swapped symbolic link and a file
 /// that is written anew with what it had keep or change times that tell nothing.
-type Contents = BTreeMap<PathBuf, Option<u64>>;
+pub(super) type Contents = BTreeMap<PathBuf, Option<u64>>;
 
 /// The files of a configuration, as they were looked at.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ impl Watched {
     }
 }
 
-fn contents(config: &Config) -> Contents {
+pub(super) fn contents(config: &Config) -> Contents {
     let hashed = |path: &std::path::Path| {
         // A pipe gives its content once, to who reads it and not to who looks, or holds up the looks for good.
         let content = (!is_pipe(path)).then(|| std::fs::read(path).ok())??;
