@@ -28,6 +28,14 @@ impl BookmarkForm {
         })
     }
 
+    /// The one that ends the initial events of a kind without a Go type, as the server writes those of custom resources.
+    pub(crate) fn of_initial_events_end(api_version: &str, kind: &str) -> Option<Self> {
+        let line = format!(
+            r#"{{"type":"BOOKMARK","object":{{"apiVersion":"{api_version}","kind":"{kind}","metadata":{{"annotations":{{{INITIAL_EVENTS_END}}},"resourceVersion":"1"}}}}}}"#
+        );
+        Self::learn(line.as_bytes(), "1")
+    }
+
     /// The same bookmark without the annotation that ends the initial events; `None` where it has others beside it.
     pub(crate) fn plain(&self) -> Option<Self> {
         let annotations = format!(r#""annotations":{{{INITIAL_EVENTS_END}}}"#);

@@ -51,6 +51,8 @@ pub struct Envelope {
     object_prefix: Bytes,
     warnings: Vec<HeaderValue>,
     fields: Fields,
+    /// The kind is one of this process: nobody takes it away.
+    own: bool,
 }
 
 /// What a `LIST limit=1` told.
@@ -93,6 +95,7 @@ impl Envelope {
             object_prefix: object_prefix.into(),
             warnings: Vec::new(),
             fields: Fields::default(),
+            own: false,
         };
 
         let items = list.items.as_deref().ok_or(EnvelopeError::UnknownForm)?;
@@ -121,6 +124,20 @@ impl Envelope {
             resource_version,
             count,
         })
+    }
+
+    /// What stands around the objects of a cluster-scoped kind that this process itself makes, in the form of custom
+    /// resources.
+    pub(crate) fn of_own_kind(api_version: &str, kind: &str) -> Self {
+        Self {
+            order: KeyOrder::Alphabetical,
+            list_kind: format!("{kind}List"),
+            api_version: api_version.to_owned(),
+            object_prefix: Bytes::new(),
+            warnings: Vec::new(),
+            fields: Fields::custom(&[], false),
+            own: true,
+        }
     }
 
     /// Takes the `Warning` headers of the kind, in order, from the headers of a plain LIST of it. Those that another answer
@@ -241,6 +258,11 @@ impl Envelope {
     /// Whether the kind is a custom resource (or another that the server keeps without a Go type).
     pub fn is_unstructured(&self) -> bool {
         self.order == KeyOrder::Alphabetical
+    }
+
+    /// Whether the kind may cease to be served without a word: its definition is a custom one.
+    pub(crate) fn may_be_removed(&self) -> bool {
+        self.is_unstructured() && !self.own
     }
 
     fn check_item(&self, item: &[u8]) -> Result<(), EnvelopeError> {

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -25,10 +26,12 @@ use crate::history::History;
 use crate::resource_version::ResourceVersion;
 use crate::store::Snapshot;
 
+mod last_error;
 mod pages;
 mod publications;
 mod questions;
 
+pub use last_error::LastError;
 use pages::Pages;
 pub(crate) use questions::{Asked, Questions};
 
@@ -59,6 +62,8 @@ pub struct Informer {
     shard: ArcSwapOption<InformerShard>,
     /// The version at which a wait for the floor ran out: nobody waits again until it moves.
     waited_in_vain_at: AtomicU64,
+    /// Held while it is copied, never across an await.
+    last_error: Mutex<Option<LastError>>,
     stop: CancellationToken,
 }
 
@@ -134,6 +139,7 @@ impl Informer {
             heard: AtomicU64::new(0),
             shard: ArcSwapOption::empty(),
             waited_in_vain_at: AtomicU64::new(0),
+            last_error: Mutex::default(),
             stop,
         }
     }

@@ -24,9 +24,11 @@ use crate::self_checks::SelfChecks;
 mod always;
 mod config;
 mod confirm;
+mod report;
 mod told_lists;
 
 pub use config::{CachePolicy, InformersConfig};
+pub use report::{InformerReport, InformerState};
 
 /// GETs of a kind within [`GET_WINDOW`] that start its informer.
 const GETS_TO_START: usize = 3;
@@ -177,6 +179,8 @@ struct State {
     recent_gets: HashMap<Gvr, VecDeque<Instant>>,
     /// Kinds that are always kept, by group and resource, of which it was told that the cluster does not serve them.
     told_unserved: HashSet<(String, String)>,
+    /// Kinds that were refused last, oldest first: of those that are refused still it is told.
+    lately_refused: VecDeque<Gvr>,
 }
 
 impl Informers {
@@ -308,6 +312,7 @@ impl Informers {
         }
         let until = Instant::now() + REFUSED_FOR;
         self.refused.put(gvr.clone(), refusal, Some(until));
+        self.state.lock().note_refused(gvr);
     }
 
     /// Removes an informer that has ended, unless another has taken its place.

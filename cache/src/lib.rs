@@ -40,6 +40,7 @@ pub mod key_range;
 pub mod kubeconfig;
 pub mod label_selector;
 pub mod object;
+pub mod own_kind;
 pub mod panics;
 mod reflector;
 pub mod resource_version;

@@ -219,6 +219,7 @@ impl Reflector {
     /// After an error that another try may mend: who is told, where to go on, and how long to wait.
     async fn recover(&mut self, connection: &Connection, error: &ReflectorError) {
         tracing::debug!(error = error_chain(error), "reflector failed");
+        self.informer.failed(error.to_string());
         self.informer.suspend();
         if error.is_unauthorized() {
             connection.credential_rejected();

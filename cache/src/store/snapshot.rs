@@ -48,7 +48,7 @@ impl Snapshot {
     /// Whether the kind may no longer be served at all: the objects of a removed CustomResourceDefinition go first, and
     /// the server ends their watch about a second after it has begun to answer 404.
     pub fn may_be_removed(&self) -> bool {
-        self.objects.is_empty() && self.envelope.is_unstructured()
+        self.objects.is_empty() && self.envelope.may_be_removed()
     }
 
     /// Memory of the objects, in bytes, estimated from their lengths.
