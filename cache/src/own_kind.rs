@@ -76,9 +76,7 @@ impl OwnKind {
         // As a reflector does: who is told of a change finds it in the snapshot.
         self.publish();
         let through = self.store.resource_version();
-        self.informer
-            .history()
-            .append(changes.into_iter(), through);
+        self.informer.history().append(changes.into_iter(), through);
     }
 
     /// Lets go of old changes, and of states that nobody has read a page of for long.

@@ -37,6 +37,11 @@ impl Selector {
         terms.any(|term| term.equals && term.field == field)
     }
 
+    /// The fields that it names, in order.
+    pub fn fields(&self) -> impl Iterator<Item = &str> {
+        self.fields.iter().map(|term| term.field.as_str())
+    }
+
     /// What it means to a kind with these fields; `None` where only the server can judge it.
     pub(crate) fn bind(&self, fields: &Fields) -> Option<BoundSelector> {
         let bind = |term: &FieldTerm| {

@@ -21,6 +21,7 @@ use tokio_util::task::TaskTracker;
 use crate::admin::{self, Admin, Readiness};
 use crate::clusters;
 use crate::config::ListenAddress;
+use crate::fleet_api::FleetApi;
 use crate::handler::{Handler, HandlerParts};
 use crate::limits::Limits;
 use crate::listener::{self, Timeouts};
@@ -117,6 +118,7 @@ impl App {
             &fleet,
             &stop_clusters,
         );
+        let fleet_api = FleetApi::start(&cache, &cluster_tasks, &stop_clusters).await;
         let metrics = Arc::new(Metrics::default());
         let totals = Arc::clone(&fleet);
         let scrape = Scrape::new(
@@ -126,6 +128,7 @@ impl App {
         );
         let handler = Arc::new(Handler::new(HandlerParts {
             clusters: Arc::clone(&cache),
+            fleet_api,
             authenticator: Authenticator::new(&served.token),
             metrics,
             limits: Arc::clone(&limits),

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fleetcache_cache::continue_token::{ContinueToken, Style};
-use fleetcache_cache::store::{Snapshot, key};
+use fleetcache_cache::resource_version::ResourceVersion;
+use fleetcache_cache::store::{Page, Snapshot, key};
 use futures_util::stream;
 use http::header::{AGE, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, WARNING};
 use http::{HeaderValue, Response};
@@ -57,26 +58,7 @@ pub async fn answer(
         }
         None if snapshot.may_be_removed() => return Err(LiveReason::Empty),
         None => {
-            let selector = snapshot.bind(&read.selector).ok_or(LiveReason::Selector)?;
-            let from = read.from.as_ref().map(|token| token.first_key(namespace));
-            let limit = read
-                .limit
-                .map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
-            let page = snapshot
-                .page(namespace, from.as_deref(), &selector, limit)
-                .await;
-            if page.is_full && read.by_index {
-                return Err(LiveReason::Limit);
-            }
-            let at = match read.freshness {
-                Freshness::Exact(version) => version,
-                _ => snapshot.resource_version,
-            };
-            let token = page.rest.as_ref().map_or_else(String::new, |rest| {
-                let namespace = namespace.map_or(0, |namespace| namespace.len() + 1);
-                let last = rest.after.get(namespace..).unwrap_or_default();
-                ContinueToken::after(at, last, Style::of(&resource.gvr)).to_string()
-            });
+            let (page, at, token) = page(resource, read, snapshot).await?;
             continues = page.rest.is_some();
             let list = snapshot.list_body(page, at, &token);
             if read.pretty {
@@ -87,7 +69,7 @@ pub async fn answer(
             }
         }
     };
-    let mut response = from_memory(body, age, snapshot.warnings());
+    let mut response = from_memory(body, Some(age), snapshot.warnings());
     if let Some(length) = length {
         response.headers_mut().insert(CONTENT_LENGTH, length.into());
     }
@@ -97,13 +79,49 @@ pub async fn answer(
     })
 }
 
-/// The headers of every answer from memory, around its body.
-pub(crate) fn from_memory(body: Body, age: Duration, warnings: &[HeaderValue]) -> Response<Body> {
+/// The page of a list, its version, and the token that goes on behind it; "" where nothing follows.
+pub(crate) async fn page(
+    resource: &ResourcePath<'_>,
+    read: &CachedRead,
+    snapshot: &Snapshot,
+) -> Result<(Page, ResourceVersion, String), LiveReason> {
+    let namespace = resource.namespace.as_deref();
+    let selector = snapshot.bind(&read.selector).ok_or(LiveReason::Selector)?;
+    let from = read.from.as_ref().map(|token| token.first_key(namespace));
+    let limit = read
+        .limit
+        .map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
+    let page = snapshot
+        .page(namespace, from.as_deref(), &selector, limit)
+        .await;
+    if page.is_full && read.by_index {
+        return Err(LiveReason::Limit);
+    }
+    let at = match read.freshness {
+        Freshness::Exact(version) => version,
+        _ => snapshot.resource_version,
+    };
+    let token = page.rest.as_ref().map_or_else(String::new, |rest| {
+        let namespace = namespace.map_or(0, |namespace| namespace.len() + 1);
+        let last = rest.after.get(namespace..).unwrap_or_default();
+        ContinueToken::after(at, last, Style::of(&resource.gvr)).to_string()
+    });
+    Ok((page, at, token))
+}
+
+/// The headers of every answer from memory, around its body. Without an age it is nobody else's than this process's own.
+pub(crate) fn from_memory(
+    body: Body,
+    age: Option<Duration>,
+    warnings: &[HeaderValue],
+) -> Response<Body> {
     let mut response = Response::new(body);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
-    headers.insert(AGE, age.as_secs().into());
+    if let Some(age) = age {
+        headers.insert(AGE, age.as_secs().into());
+    }
     for warning in warnings {
         headers.append(WARNING, warning.clone());
     }
@@ -111,14 +129,16 @@ pub(crate) fn from_memory(body: Body, age: Duration, warnings: &[HeaderValue]) -
 }
 
 /// A body and its length.
-fn whole(bytes: impl Into<Bytes>) -> (Body, Option<u64>) {
+pub(crate) fn whole(bytes: impl Into<Bytes>) -> (Body, Option<u64>) {
     let bytes = bytes.into();
     let length = bytes.len() as u64;
     (full(bytes), Some(length))
 }
 
 /// A body indented, and its length where it is short: to know it of a long one it would have to be indented twice.
-fn indented(chunks: impl Iterator<Item = Bytes> + Send + 'static) -> (Body, Option<u64>) {
+pub(crate) fn indented(
+    chunks: impl Iterator<Item = Bytes> + Send + 'static,
+) -> (Body, Option<u64>) {
     let mut indented = Indented::new(chunks);
     let first = indented.next().unwrap_or_default();
     match indented.next() {
@@ -129,7 +149,7 @@ fn indented(chunks: impl Iterator<Item = Bytes> + Send + 'static) -> (Body, Opti
 
 /// A body of pieces that are made as they are sent: a slow reader holds one of them and what the others are made from. For a
 /// fast one they are made without a pause, so that others get their turn in between.
-fn pieces(pieces: impl Iterator<Item = Bytes> + Send + 'static) -> Body {
+pub(crate) fn pieces(pieces: impl Iterator<Item = Bytes> + Send + 'static) -> Body {
     let frames = stream::unfold((pieces, 0), |(mut pieces, mut since_turn)| async move {
         if since_turn >= TURN_BYTES {
             since_turn = 0;
@@ -154,7 +174,6 @@ mod tests {
     use base64::Engine;
     use fleetcache_cache::envelope::Envelope;
     use fleetcache_cache::object::ObjectHead;
-    use fleetcache_cache::resource_version::ResourceVersion;
     use fleetcache_cache::selector::Selector;
     use fleetcache_cache::store::{Element, Store};
 

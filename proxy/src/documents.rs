@@ -233,6 +233,7 @@ impl Asked {
             | Error::PageExpired { .. }
             | Error::NotCached { .. }
             | Error::TooManyRequests { .. }
+            | Error::Refused(_)
             | Error::Unauthenticated
             | Error::ImpersonationRefused
             | Error::NotFound

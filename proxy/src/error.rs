@@ -3,6 +3,8 @@
 use fleetcache_cache::cluster_accessor::{NotConnected, NotConnectedReason};
 use fleetcache_cache::upstream::UpstreamError;
 
+use crate::fleet_api::Refusal;
+
 /// An error of the proxy's own, before it is a Status.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -74,6 +76,9 @@ pub enum Error {
         /// Goes on at the same key with what the cluster holds now.
         continue_token: String,
     },
+    /// The fleet's own API does not answer it.
+    #[error("refused by the fleet's API: {0:?}")]
+    Refused(Refusal),
     /// The request carries no credential that is known.
     #[error("unauthorized")]
     Unauthenticated,
@@ -89,6 +94,12 @@ pub enum Error {
     /// Something that must not happen did.
     #[error("internal error")]
     Internal,
+}
+
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
 }
 
 impl Error {
@@ -110,6 +121,7 @@ impl Error {
             | Self::NotCached { .. }
             | Self::InformerMissing { .. }
             | Self::PageExpired { .. }
+            | Self::Refused(_)
             | Self::Unauthenticated
             | Self::ImpersonationRefused
             | Self::NotFound
@@ -131,6 +143,7 @@ pub fn cause(error: &Error) -> &'static str {
         Error::NotCached { .. } => "NotCached",
         Error::InformerMissing { .. } => "InformerMissing",
         Error::PageExpired { .. } => "PageExpired",
+        Error::Refused(_) => "Refused",
         Error::Unauthenticated => "Unauthorized",
         Error::ImpersonationRefused => "ImpersonationRefused",
         Error::NotFound => "NotFound",

@@ -20,6 +20,7 @@ use crate::decision::LiveReason;
 use crate::documents::{DocumentAnswer, DocumentRequest};
 use crate::draining;
 use crate::error::{Error, cause};
+use crate::fleet_api::{FleetApi, FleetRequest};
 use crate::limits::{ClusterLimits, Limits};
 use crate::listener::WatchWriter;
 use crate::live::{self, LiveRequest};
@@ -47,6 +48,8 @@ pub struct ClusterSettings {
 pub struct HandlerParts {
     /// All clusters.
     pub clusters: Arc<ClusterCache>,
+    /// What is served at the root.
+    pub fleet_api: FleetApi,
     /// Who is asking.
     pub authenticator: Authenticator,
     /// What is counted.
@@ -70,6 +73,31 @@ struct Outcome {
     source: Source,
     /// Why it was not answered from memory, or what went wrong; "" for an answer from memory.
     reason: &'static str,
+}
+
+/// What a request asked for, in words for metrics and the log; "" where it asked for no such thing.
+struct Asked<'a> {
+    cluster: &'a str,
+    verb: &'static str,
+    resource: &'a str,
+}
+
+impl<'a> Asked<'a> {
+    fn of(info: Option<&'a RequestInfo<'_>>, root: Option<&FleetRequest<'_>>) -> Self {
+        let Some(info) = info else {
+            return Self {
+                cluster: "",
+                verb: root.map_or("get", |root| root.verb.as_str()),
+                resource: root.map_or("", FleetRequest::resource),
+            };
+        };
+        let resource = info.resource.as_ref();
+        Self {
+            cluster: info.cluster,
+            verb: info.verb.as_str(),
+            resource: resource.map_or("", |resource| &resource.gvr.resource),
+        }
+    }
 }
 
 impl From<DocumentAnswer> for Outcome {
@@ -103,27 +131,35 @@ impl Handler {
             .to_owned();
         let audit_id = status::audit_id(request.headers());
         let info = RequestInfo::parse(&method, &target);
-        let outcome = match &info {
-            Some(info) => {
-                let answering = caught(self.try_handle(info, request, &audit_id)).await;
-                answering.unwrap_or_else(|_| {
-                    tracing::error!(
-                        cluster = info.cluster,
-                        verb = info.verb.as_str(),
-                        path = info.path(),
-                        audit_id = audit_id.to_str().unwrap_or_default(),
-                        "request panicked"
-                    );
-                    Err(Error::Internal)
-                })
+        let root = info
+            .is_none()
+            .then(|| FleetRequest::parse(&method, &target));
+        let indents = root
+            .as_ref()
+            .is_some_and(|root| root.indents_errors(request.headers()));
+        let asked = Asked::of(info.as_ref(), root.as_ref());
+        let answering = async {
+            match (&info, &root) {
+                (Some(info), _) => self.try_handle(info, request, &audit_id).await,
+                (None, Some(root)) => self.root(root, &request, &audit_id).await,
+                (None, None) => Err(Error::NotFound),
             }
-            None => match self.parts.authenticator.authenticate(request.headers()) {
-                Ok(_) => Err(Error::NotFound),
-                Err(_) => Err(Error::Unauthenticated),
-            },
         };
+        let outcome = caught(answering).await.unwrap_or_else(|_| {
+            tracing::error!(
+                cluster = asked.cluster,
+                verb = asked.verb,
+                path = target.split('?').next().unwrap_or_default(),
+                audit_id = audit_id.to_str().unwrap_or_default(),
+                "request panicked"
+            );
+            Err(Error::Internal)
+        });
         let outcome = outcome.unwrap_or_else(|error| {
-            let mut response = status::response(&error);
+            let mut response = match indents {
+                true => status::indented_response(&error),
+                false => status::response(&error),
+            };
             set_header(&mut response, "audit-id", audit_id.clone());
             // kubectl shows the message of a resource's error, but not that of discovery; warnings it always shows.
             let discovery = info.as_ref().is_some_and(|info| info.resource.is_none());
@@ -142,14 +178,42 @@ impl Handler {
                 reason: cause(&error),
             }
         });
-        self.record(
-            info.as_ref(),
-            &target,
-            &audit_id,
-            &outcome,
-            started.elapsed(),
-        );
+        self.record(&asked, &target, &audit_id, &outcome, started.elapsed());
         outcome.response
+    }
+
+    /// A request that is below no cluster: the fleet's own API.
+    async fn root(
+        &self,
+        asked: &FleetRequest<'_>,
+        request: &Request<Incoming>,
+        audit_id: &HeaderValue,
+    ) -> Result<Outcome, Error> {
+        let headers = request.headers();
+        let _user = self
+            .parts
+            .authenticator
+            .authenticate(headers)
+            .map_err(|_| Error::Unauthenticated)?;
+        if impersonates(headers) {
+            return Err(Error::ImpersonationRefused);
+        }
+        let answer = self
+            .parts
+            .fleet_api
+            .answer(asked, request.method(), headers);
+        let mut response = answer.await?;
+        set_header(&mut response, "audit-id", audit_id.clone());
+        if asked.verb == Verb::Watch {
+            let writer = request.extensions().get::<WatchWriter>();
+            let guard = writer.map(WatchWriter::watching);
+            response = self.until_draining(response, guard);
+        }
+        Ok(Outcome {
+            response,
+            source: Source::Local,
+            reason: "",
+        })
     }
 
     async fn try_handle(
@@ -334,16 +398,17 @@ impl Handler {
 
     fn record(
         &self,
-        info: Option<&RequestInfo<'_>>,
+        asked: &Asked<'_>,
         target: &str,
         audit_id: &HeaderValue,
         outcome: &Outcome,
         elapsed: Duration,
     ) {
-        let verb = info.map_or("get", |info| info.verb.as_str());
-        let resource = info
-            .and_then(|info| info.resource.as_ref())
-            .map_or("", |resource| &resource.gvr.resource);
+        let Asked {
+            cluster,
+            verb,
+            resource,
+        } = *asked;
         let code = outcome.response.status();
         self.parts
             .metrics
@@ -353,7 +418,7 @@ impl Handler {
         }
         tracing::debug!(
             target: "fleetcache::access",
-            cluster = info.map_or("", |info| info.cluster),
+            cluster,
             verb,
             // The path alone: a query may carry what a log should not.
             path = target.split('?').next().unwrap_or_default(),

@@ -14,6 +14,7 @@ pub mod decision;
 pub mod documents;
 pub mod draining;
 pub mod error;
+pub mod fleet_api;
 pub mod forwarded_headers;
 pub mod handler;
 pub mod indent;

@@ -155,7 +155,8 @@ async fn from_informer(
         Ok(informer) => informer,
         Err(reason) => return Ok(Err(reason)),
     };
-    let held = snapshot(&informer, connection, scope(resource), read.freshness).await;
+    let on = (connection.generation, connection.epoch);
+    let held = snapshot(&informer, on, scope(resource), read.freshness).await;
     let snapshot = match (held, &read.from) {
         (Ok(snapshot), _) => snapshot,
         // What the token means to the cluster that is there now is another list.
@@ -170,14 +171,13 @@ async fn from_informer(
     Ok(show(&informer, resource, read, &snapshot).await)
 }
 
-/// What an informer holds, where it is new enough.
+/// What an informer holds, where it is new enough. `on` is the connection's generation and epoch.
 pub(crate) async fn snapshot(
     informer: &Informer,
-    connection: &Connection,
+    on: (u64, u64),
     scope: Scope,
     freshness: Freshness,
 ) -> Result<Arc<Snapshot>, NotServable> {
-    let on = (connection.generation, connection.epoch);
     match freshness {
         Freshness::Any => informer.read_any(on, scope),
         Freshness::Latest => informer.read_latest(on, scope).await,

@@ -33,11 +33,21 @@ pub fn negotiate(query: &str, headers: &HeaderMap) -> Option<Json> {
 }
 
 /// One clause of `Accept`.
-struct Clause<'a> {
-    media_type: &'a str,
-    subtype: &'a str,
+pub(crate) struct Clause<'a> {
+    pub(crate) media_type: &'a str,
+    pub(crate) subtype: &'a str,
     weight: f32,
-    parameters: Vec<(&'a str, &'a str)>,
+    pub(crate) parameters: Vec<(&'a str, &'a str)>,
+}
+
+/// The clauses of an `Accept` in the order in which the server tries them; `None` where a weight is for it to read.
+pub(crate) fn clauses(accept: &str) -> Option<Vec<Clause<'_>>> {
+    let mut clauses = Vec::new();
+    for part in accept.split(',') {
+        clauses.extend(clause(part)?);
+    }
+    sort(&mut clauses);
+    Some(clauses)
 }
 
 /// The first clause that is usable, if it gives plain JSON whatever the kind.
@@ -58,14 +68,10 @@ fn accepted(accept: &str) -> Option<Json> {
     if !accept.split(',').any(produced) {
         return None;
     }
-    let mut clauses = Vec::new();
-    for part in accept.split(',') {
-        clauses.extend(clause(part)?);
-    }
+    let clauses = clauses(accept)?;
     if clauses.len() > MOST_CLAUSES {
         return None;
     }
-    sort(&mut clauses);
     let usable = clauses.iter().find(|clause| clause.may_be_used())?;
     usable.plain_json()
 }
@@ -164,7 +170,7 @@ fn sort(clauses: &mut [Clause<'_>]) {
 }
 
 /// Whether the query or the agent asks for indentation.
-fn is_for_people(query: &str, agent: &[u8]) -> bool {
+pub(crate) fn is_for_people(query: &str, agent: &[u8]) -> bool {
     // The server looks into the query only if the word itself stands there.
     if query.contains("pretty") {
         let asked = query_pairs(query).find(|(key, _)| key == "pretty");

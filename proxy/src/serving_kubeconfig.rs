@@ -1,4 +1,4 @@
-//! The kubeconfig by which clients use the proxy: one context per cluster.
+//! The kubeconfig by which clients use the proxy: one context per cluster, and one for the fleet itself.
 
 use serde::{Deserialize, Serialize};
 
@@ -54,6 +54,9 @@ struct User {
 /// The one user of the file.
 const USER: &str = "fleetcache";
 
+/// The context of the fleet itself; where a cluster has that name, one that no cluster can have.
+const FLEET: [&str; 2] = ["fleet", "fleet@fleetcache"];
+
 /// Why a part of a kubeconfig cannot be had.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SelectError {
@@ -74,7 +77,7 @@ pub enum SelectError {
 }
 
 impl ServingKubeconfig {
-    /// One context per cluster, named as the cluster; `url` is the proxy's own, without a path.
+    /// One context per cluster, named as the cluster, and one for the fleet; `url` is the proxy's own, without a path.
     pub fn new<'a>(
         url: &str,
         ca_pem: &str,
@@ -97,23 +100,30 @@ impl ServingKubeconfig {
             }],
         };
         for name in clusters {
-            it.clusters.push(NamedCluster {
-                name: name.to_owned(),
-                cluster: Cluster {
-                    certificate_authority_data: ca.clone(),
-                    server: server(url, name),
-                },
-            });
-            it.contexts.push(NamedContext {
-                name: name.to_owned(),
-                context: Context {
-                    cluster: name.to_owned(),
-                    user: USER.to_owned(),
-                },
-            });
+            it.push(name, &ca, server(url, name));
         }
         it.choose_current();
+        let is_taken = |name: &str| it.contexts.iter().any(|it| it.name == name);
+        let fleet = FLEET[usize::from(is_taken(FLEET[0]))];
+        it.push(fleet, &ca, url.trim_end_matches('/').to_owned());
         it
+    }
+
+    fn push(&mut self, name: &str, ca: &str, server: String) {
+        self.clusters.push(NamedCluster {
+            name: name.to_owned(),
+            cluster: Cluster {
+                certificate_authority_data: ca.to_owned(),
+                server,
+            },
+        });
+        self.contexts.push(NamedContext {
+            name: name.to_owned(),
+            context: Context {
+                cluster: name.to_owned(),
+                user: USER.to_owned(),
+            },
+        });
     }
 
     /// Reads what was written.
@@ -137,16 +147,22 @@ impl ServingKubeconfig {
     /// # Errors
     /// A name is unknown, or the URL is none.
     pub fn select(mut self, names: &[String], url: Option<&str>) -> Result<Self, SelectError> {
+        let (clusters, fleet): (Vec<_>, Vec<_>) = std::mem::take(&mut self.clusters)
+            .into_iter()
+            .partition(NamedCluster::is_cluster);
         for name in names {
-            if !self.clusters.iter().any(|it| it.name == *name) {
-                let known: Vec<_> = self.clusters.iter().map(|it| it.name.as_str()).collect();
+            if !clusters.iter().any(|it| it.name == *name) {
+                let known: Vec<_> = clusters.iter().map(|it| it.name.as_str()).collect();
                 return Err(SelectError::UnknownCluster {
                     name: name.clone(),
                     known: known.join(", "),
                 });
             }
         }
-        if !names.is_empty() {
+        self.clusters = clusters;
+        if names.is_empty() {
+            self.clusters.extend(fleet);
+        } else {
             self.clusters.retain(|it| names.contains(&it.name));
             self.contexts.retain(|it| names.contains(&it.name));
             self.choose_current();
@@ -162,7 +178,10 @@ impl ServingKubeconfig {
                 });
             }
             for it in &mut self.clusters {
-                it.cluster.server = server(url, &it.name);
+                it.cluster.server = match it.is_cluster() {
+                    true => server(url, &it.name),
+                    false => url.trim_end_matches('/').to_owned(),
+                };
             }
         }
         Ok(self)
@@ -174,6 +193,14 @@ impl ServingKubeconfig {
             [only] => only.name.clone(),
             _ => String::new(),
         };
+    }
+}
+
+impl NamedCluster {
+    /// Whether it is one of the clusters, and not the fleet.
+    fn is_cluster(&self) -> bool {
+        let path = format!("/clusters/{}", self.name);
+        self.cluster.server.ends_with(&path)
     }
 }
 
@@ -204,6 +231,10 @@ clusters:
   cluster:
     certificate-authority-data: Q0E=
     server: https://127.0.0.1:8443/clusters/beta
+- name: fleet
+  cluster:
+    certificate-authority-data: Q0E=
+    server: https://127.0.0.1:8443
 contexts:
 - name: alpha
   context:
@@ -212,6 +243,10 @@ contexts:
 - name: beta
   context:
     cluster: beta
+    user: fleetcache
+- name: fleet
+  context:
+    cluster: fleet
     user: fleetcache
 current-context: \"\"
 users:
@@ -224,7 +259,40 @@ users:
         assert_eq!(again.to_yaml(), expect);
         let long =
             ServingKubeconfig::new("https://h:1", &"CA".repeat(200), "t", ["alpha"]).to_yaml();
-        assert_eq!(long.lines().count(), 17, "{long}");
+        assert_eq!(long.lines().count(), 25, "{long}");
+    }
+
+    #[test]
+    fn the_fleet_has_a_context_that_no_cluster_has() {
+        let of = |names: &[&'static str]| {
+            let it = ServingKubeconfig::new("https://h:1", "CA", "t", names.iter().copied());
+            let last = it.clusters.last().unwrap();
+            (
+                last.name.clone(),
+                last.cluster.server.clone(),
+                it.current_context,
+            )
+        };
+        let root = || "https://h:1".to_owned();
+        let (fleet, other) = (FLEET[0].to_owned(), FLEET[1].to_owned());
+        assert_eq!(of(&["a", "b"]), (fleet.clone(), root(), String::new()));
+        assert_eq!(of(&["fleet"]), (other, root(), fleet.clone()));
+        assert_eq!(
+            of(&["a"]),
+            (fleet.clone(), root(), "a".to_owned()),
+            "a single cluster is current"
+        );
+        assert_eq!(of(&[]), (fleet, root(), String::new()));
+        let it = ServingKubeconfig::new("https://h:1", "CA", "t", ["a"]);
+        let moved = it
+            .clone()
+            .select(&[], Some("https://proxy.example/"))
+            .unwrap();
+        assert_eq!(moved.clusters[1].cluster.server, "https://proxy.example");
+        assert!(
+            it.select(&names(&["fleet"]), None).is_err(),
+            "it is no cluster"
+        );
     }
 
     #[test]

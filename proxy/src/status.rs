@@ -3,6 +3,7 @@
 //! Clients match on these words, so they are the apiserver's own: its reasons, its sentences, its key order, and the
 //! newline at the end. What only an operator should read (addresses, TLS details) is in the log and never here.
 
+use std::borrow::Cow;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -14,6 +15,10 @@ use serde::Serialize;
 
 use crate::body::{Body, full};
 use crate::error::{Error, cause};
+use crate::fleet_api::Refusal;
+use crate::indent::Indented;
+
+mod refusal;
 
 /// The header that names a request in the audit logs of whoever handled it.
 pub const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
@@ -27,8 +32,25 @@ const PAGE_EXPIRED: &str = "The provided continue parameter is too old to displa
 /// The answer for an error: a JSON Status in the apiserver's own words and key order. Its `Audit-ID` is a fresh one,
 /// for the caller to overwrite with [`audit_id`] of the request.
 pub fn response(error: &Error) -> Response<Body> {
+    written(error, false)
+}
+
+/// The same, indented.
+pub fn indented_response(error: &Error) -> Response<Body> {
+    written(error, true)
+}
+
+fn written(error: &Error, indented: bool) -> Response<Body> {
     let failure = Failure::from(error);
-    let mut response = Response::new(full(failure.to_json(error)));
+    let mut json = Bytes::from(failure.to_json(error));
+    if indented {
+        json.truncate(json.len() - 1);
+        json = Indented::new([json].into_iter())
+            .collect::<Vec<_>>()
+            .concat()
+            .into();
+    }
+    let mut response = Response::new(full(json));
     *response.status_mut() = failure.code;
     let headers = response.headers_mut();
     headers.insert(AUDIT_ID, mint());
@@ -39,10 +61,27 @@ pub fn response(error: &Error) -> Response<Body> {
     }
     // Only here: client-go repeats any 429 or 5xx that carries the header, up to ten times. A 503 with it would turn an
     // answer in milliseconds into a minute of waiting.
-    if failure.code == StatusCode::TOO_MANY_REQUESTS {
+    if failure.code == StatusCode::TOO_MANY_REQUESTS
+        || matches!(error, Error::Refused(Refusal::TooLarge { .. }))
+    {
         headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
     }
+    if matches!(error, Error::Refused(Refusal::PageNotFound)) {
+        headers.insert(
+            CONTENT_TYPE,
+            HeaderValue::from_static("text/plain; charset=utf-8"),
+        );
+        headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        *response.body_mut() = full(failure.message + "\n");
+    }
     response
+}
+
+/// The event that ends a watch for an error of the fleet's API.
+pub(crate) fn error_event(refusal: Refusal) -> Bytes {
+    let error = Error::Refused(refusal);
+    let status = Failure::from(&error).to_json(&error);
+    format!("{{\"type\":\"ERROR\",\"object\":{}}}\n", status.trim_end()).into()
 }
 
 /// The `Warning` that says which cluster cannot be asked, where that is the error.
@@ -92,16 +131,20 @@ pub fn audit_id(request: &HeaderMap) -> HeaderValue {
 fn mint() -> HeaderValue {
     let random: u128 = rand::random();
     let bits = random & !(0xf << 76) & !(0x3 << 62) | (0x4 << 76) | (0x2 << 62);
+    HeaderValue::try_from(uuid(bits)).expect("hexadecimal digits and dashes are a header value")
+}
+
+/// A UUID as written.
+pub(crate) fn uuid(bits: u128) -> String {
     let hex = format!("{bits:032x}");
-    let uuid = [
+    [
         &hex[..8],
         &hex[8..12],
         &hex[12..16],
         &hex[16..20],
         &hex[20..],
     ]
-    .join("-");
-    HeaderValue::try_from(uuid).expect("hexadecimal digits and dashes are a header value")
+    .join("-")
 }
 
 /// What differs between one failure and another.
@@ -185,6 +228,7 @@ impl From<&Error> for Failure {
                 message: PAGE_EXPIRED.to_owned(),
                 details: None,
             },
+            Error::Refused(refusal) => Self::from(refusal),
             Error::Unauthenticated => Self {
                 code: StatusCode::UNAUTHORIZED,
                 reason: "Unauthorized",
@@ -218,7 +262,8 @@ impl From<&Error> for Failure {
                 details: Some(Details {
                     causes: vec![Cause {
                         reason: None,
-                        message: Some("the proxy failed to answer"),
+                        message: Some("the proxy failed to answer".into()),
+                        field: None,
                     }],
                     ..Details::default()
                 }),
@@ -311,13 +356,19 @@ impl Failure {
             code: self.code.as_u16(),
         };
         let json = serde_json::to_string(&status).expect("strings and numbers always serialise");
-        // As Go's encoder writes them. Outside of strings JSON has none of these, and a name from the request's path
-        // stays harmless wherever the body is shown.
-        json.replace('<', "\\u003c")
-            .replace('>', "\\u003e")
-            .replace('&', "\\u0026")
-            + "\n"
+        // A name from the request's path stays harmless wherever the body is shown.
+        as_go_writes(json) + "\n"
     }
+}
+
+/// JSON as Go's encoder writes it. Outside of strings JSON has none of these characters.
+pub(crate) fn as_go_writes(json: String) -> String {
+    if !json.contains(['<', '>', '&']) {
+        return json;
+    }
+    json.replace('<', "\\u003c")
+        .replace('>', "\\u003e")
+        .replace('&', "\\u0026")
 }
 
 /// `metav1.Status`, in its key order.
@@ -329,6 +380,7 @@ struct Status<'a> {
     metadata: ListMeta<'a>,
     status: &'static str,
     message: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
     reason: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     details: Option<&'a Details>,
@@ -348,6 +400,8 @@ struct ListMeta<'a> {
 struct Details {
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    group: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     kind: Option<&'static str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -372,7 +426,9 @@ struct Cause {
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    message: Option<&'static str>,
+    message: Option<Cow<'static, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    field: Option<&'static str>,
 }
 
 impl Cause {
@@ -380,6 +436,7 @@ impl Cause {
         Self {
             reason: Some(reason),
             message: None,
+            field: None,
         }
     }
 }

@@ -10,7 +10,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use fleetcache_cache::cluster_accessor::ClusterAccessor;
 use fleetcache_cache::connection::Connection;
-use fleetcache_cache::informer::NotServable;
+use fleetcache_cache::informer::{Informer, NotServable};
+use fleetcache_cache::resource_version::ResourceVersion;
+use fleetcache_cache::store::Snapshot;
 use fleetcache_cache::watcher::{Ended, NotWatchable, Told, Watcher};
 use futures_util::stream;
 use http::Response;
@@ -49,40 +51,68 @@ pub async fn answer(
     grace: Duration,
 ) -> Result<Response<Body>, LiveReason> {
     let informer = decision::informer(cluster.informers().lookup(&resource.gvr))?;
-    let (on, scope) = (connection.generation, scope(resource));
-    let after = match watch.begin {
-        Begin::After(version) => Some(version),
-        Begin::State {
-            streaming_list: true,
-            ..
-        } if !informer.streams_lists() => return Err(LiveReason::Options),
-        Begin::State { .. } | Begin::Now(_) => None,
-    };
-    let begun = match after {
-        None => informer.watch(on, scope, None),
-        Some(version) => {
-            let begun = informer.watch_after(on, scope, version);
-            let begun = connection.closed().run_until_cancelled(begun).await;
-            begun.unwrap_or(Err(NotServable::NotSynced.into()))
-        }
-    };
-    let (watcher, held) = match begun {
+    let on = (connection.generation, connection.epoch);
+    let begun = begin(&informer, on, resource, watch);
+    let begun = connection.closed().run_until_cancelled(begun).await;
+    let (watcher, held) = match begun.unwrap_or_else(|| Err(NotServable::NotSynced.into())) {
         Ok(begun) => begun,
-        Err(NotWatchable::NotServable(why)) => return Err(why.into()),
-        Err(NotWatchable::TooOld) => return Err(LiveReason::History),
-        Err(NotWatchable::Expired(from)) => {
-            let line = status::too_old_event(after.unwrap_or_default(), from);
-            let body = StreamBody::new(stream::iter([Ok::<_, Infallible>(Frame::data(line))]));
-            let body = body.map_err(|never| match never {}).boxed_unsync();
-            return Ok(from_memory(body, informer.age(), &[]));
+        Err(NotBegun::Live(why)) => return Err(why),
+        Err(NotBegun::Expired { asked, from }) => {
+            let body = one_line(status::too_old_event(asked, from));
+            return Ok(from_memory(body, Some(informer.age()), &[]));
         }
     };
     let age = young_enough(watch.max_age, informer.age())?;
+    let body = lines(watcher, watch, grace).boxed_unsync();
+    Ok(from_memory(body, Some(age), held.warnings()))
+}
+
+/// Why a watch does not begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotBegun {
+    /// Memory cannot answer it.
+    Live(LiveReason),
+    /// Its version is one that is over.
+    Expired {
+        /// The version asked for.
+        asked: ResourceVersion,
+        /// From this one on there is a watch.
+        from: ResourceVersion,
+    },
+}
+
+impl<R: Into<LiveReason>> From<R> for NotBegun {
+    fn from(why: R) -> Self {
+        Self::Live(why.into())
+    }
+}
+
+/// Begins a watch of an informer, and gives a state that is not older. `on` is the connection's generation and epoch.
+pub(crate) async fn begin(
+    informer: &Arc<Informer>,
+    on: (u64, u64),
+    resource: &ResourcePath<'_>,
+    watch: &CachedWatch,
+) -> Result<(Watcher, Arc<Snapshot>), NotBegun> {
+    let scope = scope(resource);
+    let begun = match watch.begin {
+        Begin::After(version) => informer.watch_after(on.0, scope, version).await,
+        Begin::State {
+            streaming_list: true,
+            ..
+        } if !informer.streams_lists() => return Err(LiveReason::Options.into()),
+        Begin::State { .. } | Begin::Now(_) => informer.watch(on.0, scope, None),
+    };
+    let (watcher, held) = begun.map_err(|why| match (why, watch.begin) {
+        (NotWatchable::NotServable(why), _) => why.into(),
+        (NotWatchable::Expired(from), Begin::After(asked)) => NotBegun::Expired { asked, from },
+        (NotWatchable::Expired(_) | NotWatchable::TooOld, _) => LiveReason::History.into(),
+    })?;
     // The state is read after the watch has begun: what comes in between is in it, and not told again.
     let held = match watch.begin {
         Begin::After(_) => held,
         Begin::State { freshness, .. } | Begin::Now(freshness) => {
-            snapshot(&informer, connection, scope, freshness).await?
+            snapshot(informer, on, scope, freshness).await?
         }
     };
     let selector = held.bind(&watch.selector).ok_or(LiveReason::Selector)?;
@@ -90,16 +120,30 @@ pub async fn answer(
     match watch.begin {
         Begin::After(_) => {}
         Begin::Now(_) => watcher = watcher.after(&held),
-        Begin::State { .. } if held.may_be_removed() => return Err(LiveReason::Empty),
+        Begin::State { .. } if held.may_be_removed() => return Err(LiveReason::Empty.into()),
         Begin::State { .. } => {
             watcher = watcher.beginning_with(Arc::clone(&held), watch.bookmarks);
         }
     }
     if !watcher.is_judged() {
-        return Err(LiveReason::Selector);
+        return Err(LiveReason::Selector.into());
     }
-    let body = Stream::new(watcher, watch, grace).boxed_unsync();
-    Ok(from_memory(body, age, held.warnings()))
+    Ok((watcher, held))
+}
+
+/// The lines of a watch, as they come; each frame is of whole ones.
+pub(crate) fn lines(
+    watcher: Watcher,
+    watch: &CachedWatch,
+    grace: Duration,
+) -> impl HttpBody<Data = Bytes, Error = BoxError> + Send + Unpin + use<> {
+    Stream::new(watcher, watch, grace)
+}
+
+/// A watch of one line.
+pub(crate) fn one_line(line: Bytes) -> Body {
+    let body = StreamBody::new(stream::iter([Ok::<_, Infallible>(Frame::data(line))]));
+    body.map_err(|never| match never {}).boxed_unsync()
 }
 
 /// The lines of a watch, as they come.

@@ -1,0 +1,222 @@
+//! ClusterConnections as `kubectl get` prints them, and as metadata alone.
+//!
+//! Each column is a field of the object, as those of a CustomResourceDefinition are.
+
+use std::collections::BTreeMap;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::object::{ClusterConnection, Metadata};
+use crate::status::as_go_writes;
+
+/// What is behind the cells of a row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Include {
+    /// The object's metadata.
+    #[default]
+    Metadata,
+    /// The object.
+    Object,
+    /// Nothing.
+    None,
+}
+
+/// What every server says of this column.
+const NAME: &str = "Name must be unique within a namespace. Is required when creating resources, although some resources may allow a client to request the generation of an appropriate name automatically. Name is primarily intended for creation idempotence and configuration definition. Cannot be updated. More info: https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names";
+
+/// Name, type, priority and description; columns of a priority above 0 show with `-o wide`.
+type Column = (&'static str, &'static str, u8, &'static str);
+
+/// All columns but the name.
+#[rustfmt::skip]
+const COLUMNS: [Column; 13] = [
+    ("State", "string", 0, "Where the connection stands"),
+    ("Reason", "string", 0, "What is wrong, in a word"),
+    ("Server Version", "string", 0, "What the server called its version when it was asked last"),
+    ("Last Probe", "date", 0, "Time since the last probe ended"),
+    ("Informers", "integer", 0, "Kinds that are kept in memory"),
+    ("Objects", "integer", 0, "Objects in memory"),
+    ("Memory", "string", 0, "Memory of them, estimated"),
+    ("Age", "date", 0, "Time since the proxy took the cluster in"),
+    ("Failures", "integer", 1, "Failed connects or probes in a row"),
+    ("Watchers", "integer", 1, "Open watches from memory"),
+    ("Source", "string", 1, "What kind of source named it"),
+    ("Context", "string", 1, "The kubeconfig context that it came from"),
+    ("Message", "string", 1, "What is wrong, in a sentence"),
+];
+
+/// `columnDefinitions`, as JSON.
+fn columns() -> String {
+    let column = |(name, kind, priority, description): &Column| {
+        let format = if *name == "Name" { "name" } else { "" };
+        format!(
+            r#"{{"name":"{name}","type":"{kind}","format":"{format}","description":"{description}","priority":{priority}}}"#
+        )
+    };
+    let name = ("Name", "string", 0, NAME);
+    let all: Vec<_> = [&name].into_iter().chain(&COLUMNS).map(column).collect();
+    format!("[{}]", all.join(","))
+}
+
+/// The bytes of a table before and after its rows. `metadata` is JSON.
+pub(super) fn around(version: &str, metadata: &str, with_columns: bool) -> (Bytes, Bytes) {
+    let columns = if with_columns {
+        columns()
+    } else {
+        "null".to_owned()
+    };
+    let head = format!(
+        r#"{{"kind":"Table","apiVersion":"meta.k8s.io/{version}","metadata":{metadata},"columnDefinitions":{columns},"rows":["#
+    );
+    (head.into(), "]}".into())
+}
+
+/// One row; `version` is that of the representation, `v1` or `v1beta1`.
+pub(super) fn row(object: &ClusterConnection, version: &str, include: Include) -> Bytes {
+    let shown = match include {
+        Include::Metadata => metadata_alone(&object.metadata, version),
+        Include::Object => object.to_json(),
+        Include::None => "null".into(),
+    };
+    let cells = as_go_writes(json!(cells(object)).to_string());
+    let parts: [&[u8]; 5] = [
+        b"{\"cells\":",
+        cells.as_bytes(),
+        b",\"object\":",
+        &shown,
+        b"}",
+    ];
+    parts.concat().into()
+}
+
+/// The row of a bookmark: the server finds no field in it.
+pub(super) fn bookmark_row(object: &ClusterConnection, version: &str, include: Include) -> Bytes {
+    let row = row(object, version, include);
+    let cells = json!([&[json!("")][..], &vec![Value::Null; COLUMNS.len()][..]].concat());
+    let at = row.windows(10).position(|it| it == b",\"object\":");
+    let object = &row[at.unwrap_or_default()..];
+    [b"{\"cells\":", cells.to_string().as_bytes(), object]
+        .concat()
+        .into()
+}
+
+fn cells(object: &ClusterConnection) -> [Value; COLUMNS.len() + 1] {
+    let (metadata, spec, status) = (&object.metadata, &object.spec, &object.status);
+    // As the server does where an object lacks the field.
+    let text = |text: &str| (!text.is_empty()).then_some(text).into();
+    let age = |since: Option<Timestamp>| since.map(age).into();
+    [
+        metadata.name.as_str().into(),
+        text(&status.state),
+        text(&status.reason),
+        text(&status.server_version),
+        age(status.last_probe_time),
+        status.totals.informers.into(),
+        status.totals.objects.into(),
+        text(&status.totals.memory),
+        age(metadata.creation_timestamp),
+        status.consecutive_failures.into(),
+        status.totals.watchers.into(),
+        text(&spec.source.kind),
+        text(&spec.context),
+        text(&status.message),
+    ]
+}
+
+/// An object's metadata as `PartialObjectMetadata`, in the order of Go's struct.
+pub(super) fn metadata_alone(metadata: &Metadata, version: &str) -> Bytes {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct InStructOrder<'a> {
+        #[serde(skip_serializing_if = "str::is_empty")]
+        name: &'a str,
+        #[serde(skip_serializing_if = "str::is_empty")]
+        uid: &'a str,
+        #[serde(skip_serializing_if = "str::is_empty")]
+        resource_version: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        creation_timestamp: Option<Timestamp>,
+        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+        labels: &'a BTreeMap<String, String>,
+        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+        annotations: &'a BTreeMap<String, String>,
+    }
+    let metadata = InStructOrder {
+        name: &metadata.name,
+        uid: &metadata.uid,
+        resource_version: &metadata.resource_version,
+        creation_timestamp: metadata.creation_timestamp,
+        labels: &metadata.labels,
+        annotations: &metadata.annotations,
+    };
+    let metadata = serde_json::to_string(&metadata).expect("strings always serialise");
+    let metadata = as_go_writes(metadata);
+    format!(
+        r#"{{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/{version}","metadata":{metadata}}}"#
+    )
+    .into()
+}
+
+/// How long ago a time was, in the words of `duration.HumanDuration`.
+fn age(since: Timestamp) -> String {
+    let now = Timestamp::try_from(SystemTime::now()).unwrap_or_default();
+    in_words(now.as_second() - since.as_second())
+}
+
+/// Seconds, in two units at most.
+fn in_words(seconds: i64) -> String {
+    let (minutes, hours) = (seconds / 60, seconds / 3600);
+    let (days, years) = (hours / 24, hours / 24 / 365);
+    let two = |one: i64, unit: &str, more: i64, less: &str| match more {
+        0 => format!("{one}{unit}"),
+        more => format!("{one}{unit}{more}{less}"),
+    };
+    match seconds {
+        ..-1 => "<invalid>".to_owned(),
+        -1..0 => "0s".to_owned(),
+        0..120 => format!("{seconds}s"),
+        _ if minutes < 10 => two(minutes, "m", seconds % 60, "s"),
+        _ if minutes < 180 => format!("{minutes}m"),
+        _ if hours < 8 => two(hours, "h", minutes % 60, "m"),
+        _ if hours < 48 => format!("{hours}h"),
+        _ if days < 8 => two(days, "d", hours % 24, "h"),
+        _ if days < 2 * 365 => format!("{days}d"),
+        _ if days < 8 * 365 => two(years, "y", days % 365, "d"),
+        _ => format!("{years}y"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_are_told_as_kubectl_tells_them() {
+        const DAY: i64 = 86_400;
+        for (seconds, expected) in [
+            (-2, "<invalid>"),
+            (-1, "0s"),
+            (0, "0s"),
+            (119, "119s"),
+            (120, "2m"),
+            (121, "2m1s"),
+            (600, "10m"),
+            (10_799, "179m"),
+            (10_800, "3h"),
+            (10_861, "3h1m"),
+            (28_800, "8h"),
+            (2 * DAY, "2d"),
+            (2 * DAY + 3600, "2d1h"),
+            (8 * DAY, "8d"),
+            (730 * DAY, "2y"),
+            (731 * DAY, "2y1d"),
+            (2920 * DAY, "8y"),
+        ] {
+            assert_eq!(in_words(seconds), expected, "{seconds}");
+        }
+    }
+}
