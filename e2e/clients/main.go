@@ -29,7 +29,7 @@ func main() {
 	kubeconfig := flags.String("kubeconfig", "", "the kubeconfig")
 	contextName := flags.String("context", "", "the context in it")
 	namespace := flags.String("namespace", "default", "where the objects are")
-	kind := flags.String("client", "typed", "typed (protobuf), json (typed, as JSON), dynamic (JSON) or metadata")
+	kind := flags.String("client", "typed", "typed (protobuf), json (typed, as JSON), dynamic (JSON) or metadata; connections: runtime or metadata")
 	name := flags.String("name", "", "elect: who this candidate is")
 	lost := flags.String("lost", "", "fleet: the context of a cluster that is lost")
 	_ = flags.Parse(os.Args[1:])
@@ -68,12 +68,15 @@ func run(ctx context.Context, kubeconfig, contextName, namespace, kind, name, sc
 	config.UserAgent = "fleetcache-e2e-client"
 	config.QPS = -1
 	switch scenario {
-	case "crud", "informer":
+	case "connections", "crud", "informer":
 	default:
 		config.Wrap(tellRequests)
 	}
 	if scenario == "control" {
 		return control(ctx, config, namespace)
+	}
+	if scenario == "connections" {
+		return connections(ctx, config, kind)
 	}
 	clients, err := newClients(config)
 	if err != nil {
@@ -99,7 +102,7 @@ func run(ctx context.Context, kubeconfig, contextName, namespace, kind, name, sc
 	case "retry":
 		return retry(ctx, clients, kind, namespace)
 	}
-	return fmt.Errorf("no scenario %q: say control, crud, elect, inform, informer, page, reflect or retry", scenario)
+	return fmt.Errorf("no scenario %q: say connections, control, crud, elect, fleet, inform, informer, page, reflect or retry", scenario)
 }
 
 // clients are the ways client-go talks to a server.

@@ -17,6 +17,7 @@ mod differential;
 mod discovery;
 mod epochs;
 mod fleet;
+mod fleet_api;
 mod fleet_box;
 mod forward;
 mod freshness;
