@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args as ClapArgs, Parser, Subcommand};
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
 /// One HTTPS endpoint in front of many Kubernetes clusters.
 #[derive(Debug, Parser)]
@@ -24,6 +24,8 @@ pub enum Command {
     Serve(ServeArgs),
     /// Print a kubeconfig with one context per cluster of a running proxy
     Kubeconfig(KubeconfigArgs),
+    /// Show the clusters of a running proxy, and where their connections stand
+    Status(StatusArgs),
     /// Work with configuration files
     Config(ConfigArgs),
     /// Ask a running proxy whether it would answer a request from memory, and if not, why
@@ -86,6 +88,41 @@ pub struct KubeconfigArgs {
     /// The proxy's state directory [default: $XDG_STATE_HOME/fleetcache, else ~/.local/state/fleetcache]
     #[arg(long, value_name = "DIR", env = "FLEETCACHE_STATE_DIR")]
     pub state_dir: Option<PathBuf>,
+}
+
+/// `fleetcache status`
+#[derive(Clone, Debug, ClapArgs)]
+#[command(
+    after_help = "It reads clusterconnections from the proxy, as `kubectl --context fleet get clusterconnections` does with the \
+                  kubeconfig that the proxy wrote."
+)]
+pub struct StatusArgs {
+    /// Go on and show what changes
+    #[arg(long, env = "FLEETCACHE_WATCH")]
+    pub watch: bool,
+    /// As a table, or as JSON
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        env = "FLEETCACHE_OUTPUT",
+        default_value = "table"
+    )]
+    pub output: OutputFormat,
+    /// The kubeconfig that the proxy wrote [default: the one in its state directory]
+    #[arg(long, value_name = "FILE", env = "FLEETCACHE_FLEET_KUBECONFIG")]
+    pub fleet_kubeconfig: Option<PathBuf>,
+    /// The proxy's state directory [default: $XDG_STATE_HOME/fleetcache, else ~/.local/state/fleetcache]
+    #[arg(long, value_name = "DIR", env = "FLEETCACHE_STATE_DIR")]
+    pub state_dir: Option<PathBuf>,
+}
+
+/// How the fleet is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OutputFormat {
+    /// For people.
+    Table,
+    /// For programs.
+    Json,
 }
 
 /// `fleetcache why`
@@ -211,10 +248,7 @@ mod tests {
     fn what_does_not_exist_is_refused() {
         let check =
             |line: &str, expect: &str| assert_eq!(parse(line).unwrap_err(), expect, "{line}");
-        check(
-            "fleetcache status",
-            "error: unrecognized subcommand 'status'",
-        );
+        check("fleetcache fleet", "error: unrecognized subcommand 'fleet'");
         check(
             "fleetcache serve --port 1",
             "error: unexpected argument '--port' found",

@@ -15,6 +15,7 @@ pub mod documents;
 pub mod draining;
 pub mod error;
 pub mod fleet_api;
+pub mod fleet_status;
 pub mod forwarded_headers;
 pub mod handler;
 pub mod indent;

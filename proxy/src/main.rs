@@ -11,10 +11,12 @@ use clap::Parser as _;
 use fleetcache::admin_client::admin_address;
 use fleetcache::app::App;
 use fleetcache::args::{
-    Args, Command, ConfigCommand, KubeconfigArgs, RefreshArgs, ServeArgs, WhyArgs,
+    Args, Command, ConfigCommand, KubeconfigArgs, OutputFormat, RefreshArgs, ServeArgs, StatusArgs,
+    WhyArgs,
 };
 use fleetcache::clusters::{self, ClustersError};
 use fleetcache::config::{self, Config, Mistakes};
+use fleetcache::fleet_status::{FleetStatus, Format, NoFleet};
 use fleetcache::refresh;
 use fleetcache::reload::ReadConfig;
 use fleetcache::serving_kubeconfig::{SelectError, ServingKubeconfig};
@@ -35,6 +37,7 @@ fn main() -> ExitCode {
             ConfigCommand::Check { file } => check(&file),
             ConfigCommand::Schema => schema(),
         },
+        Command::Status(args) => status(args),
         Command::Why(args) => why(&args),
         Command::Refresh(args) => refresh(&args),
     };
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
     let mistaken = err.is::<Mistakes>()
         || err.is::<ClustersError>()
         || err.is::<SelectError>()
+        || err.is::<NoFleet>()
         || err.is::<Misuse>();
     let code = if mistaken { 2 } else { 1 };
     complain(&err);
@@ -150,12 +154,7 @@ fn kubeconfig(args: KubeconfigArgs) -> anyhow::Result<()> {
     let dir = args.state_dir.or_else(|| config::default_state_dir(&env));
     let dir = dir.context(config::NO_STATE_DIR)?;
     let path = dir.join(state_dir::KUBECONFIG);
-    let text = std::fs::read_to_string(&path).with_context(|| {
-        format!(
-            "cannot read {} (`fleetcache serve` writes it, with the same --state-dir)",
-            path.display()
-        )
-    })?;
+    let text = std::fs::read_to_string(&path).with_context(|| unwritten(&path))?;
     let whole = ServingKubeconfig::from_yaml(&text)
         .with_context(|| format!("{} is damaged; restart the proxy", path.display()))?;
     let part = whole
@@ -167,6 +166,44 @@ fn kubeconfig(args: KubeconfigArgs) -> anyhow::Result<()> {
             .write_all(part.as_bytes())
             .context("cannot print"),
     }
+}
+
+fn status(args: StatusArgs) -> anyhow::Result<()> {
+    let path = match args.fleet_kubeconfig {
+        Some(path) => path,
+        None => {
+            let dir = args.state_dir.or_else(|| config::default_state_dir(&env));
+            let path = dir
+                .context(config::NO_STATE_DIR)?
+                .join(state_dir::KUBECONFIG);
+            // That nobody has written it yet is no mistake of who asks.
+            std::fs::metadata(&path).with_context(|| unwritten(&path))?;
+            path
+        }
+    };
+    let format = match args.output {
+        OutputFormat::Table => Format::Table,
+        OutputFormat::Json => Format::Json,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    runtime.block_on(async {
+        let fleet = FleetStatus::new(&path).await?;
+        let mut to = std::io::stdout().lock();
+        match args.watch {
+            true => fleet.follow(format, &mut to).await,
+            false => fleet.print(format, &mut to).await,
+        }
+    })
+}
+
+fn unwritten(path: &Path) -> String {
+    format!(
+        "cannot read {} (`fleetcache serve` writes it, with the same --state-dir)",
+        path.display()
+    )
 }
 
 fn check(file: &Path) -> anyhow::Result<()> {

@@ -55,7 +55,7 @@ struct User {
 const USER: &str = "fleetcache";
 
 /// The context of the fleet itself; where a cluster has that name, one that no cluster can have.
-const FLEET: [&str; 2] = ["fleet", "fleet@fleetcache"];
+pub(crate) const FLEET: [&str; 2] = ["fleet", "fleet@fleetcache"];
 
 /// Why a part of a kubeconfig cannot be had.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]

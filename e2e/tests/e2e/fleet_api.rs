@@ -10,6 +10,7 @@ mod controller;
 mod kubectl;
 mod matrix;
 mod normal;
+mod status;
 mod versions;
 
 pub(crate) const PATH: &str = "/apis/fleetcache.dev/v1alpha1/clusterconnections";
