@@ -28,7 +28,7 @@ use self::owner::{Asked, Owner};
 pub use self::reason::NotConnectedReason;
 use self::view::View;
 use crate::cluster_config::ClusterConfig;
-use crate::connection::Connection;
+use crate::connection::{Connection, next_connection};
 use crate::documents::{Documents, keep_fetched};
 use crate::eviction::Fleet;
 use crate::informers::Informers;
@@ -241,6 +241,12 @@ impl ClusterAccessor {
         }
         self.current()
             .ok_or_else(|| self.view.borrow().not_connected())
+    }
+
+    /// The connection, or the next where there is none now; `None` once the cluster is removed. For who lives as long as the
+    /// cluster, not for requests.
+    pub async fn next_connection(&self) -> Option<Arc<Connection>> {
+        next_connection(&mut self.connection.clone()).await
     }
 
     /// The end of the last connection; `None` where there has been none.

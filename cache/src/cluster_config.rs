@@ -77,6 +77,17 @@ pub struct EndpointConfig {
 }
 
 impl EndpointConfig {
+    /// Where a cluster is of which nobody has said where: a name that no DNS knows.
+    pub fn unknown() -> Self {
+        Self {
+            server: http::Uri::from_static("https://unknown.invalid"),
+            certificate_authority: None,
+            insecure_skip_tls_verify: false,
+            tls_server_name: None,
+            proxy_url: None,
+        }
+    }
+
     /// Whether it is reached over TLS. Over plain http no credential is sent, as in client-go.
     pub fn is_tls(&self) -> bool {
         self.server.scheme() != Some(&http::uri::Scheme::HTTP)

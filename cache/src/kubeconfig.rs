@@ -17,7 +17,7 @@ use tracing::warn;
 
 pub use self::name::is_valid as is_cluster_name;
 use self::proxy_env::ProxyEnv;
-pub use self::single::{from_file, from_secret};
+pub use self::single::{SecretError, from_file, from_secret};
 use crate::cluster_config::{
     ClusterConfig, ClusterSource, ConnectPolicy, ConnectionTiming, EndpointConfig, SourceKind,
 };

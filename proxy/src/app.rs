@@ -27,7 +27,7 @@ use crate::limits::Limits;
 use crate::listener::{self, Timeouts};
 use crate::metrics::{Metrics, Scrape};
 use crate::reload::{self, ReadConfig, Reloader, Running, Served, Watched};
-use crate::sources::Sources;
+use crate::sources::{Sources, Surroundings};
 use crate::state_dir::{self, StateDir};
 use crate::telemetry;
 
@@ -163,13 +163,20 @@ impl App {
             "listening"
         );
         let reload = Arc::new(Notify::new());
+        let news = Arc::new(Notify::new());
+        let surroundings = Surroundings {
+            tasks: cluster_tasks.clone(),
+            stop: stop_clusters.clone(),
+            news: Arc::clone(&news),
+        };
+        sources.start(&config, surroundings);
         let running = Running {
             cache,
             fleet,
             limits,
         };
         let reloader = Reloader::new(read, served, config, sources, found, running);
-        tokio::spawn(reloader.run(watched, Arc::clone(&reload), draining.clone()));
+        tokio::spawn(reloader.run(watched, Arc::clone(&reload), news, draining.clone()));
         Ok(Self {
             proxy_addr,
             admin_addr,

@@ -2,6 +2,7 @@
 //! all other sources of clusters say is applied.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -94,6 +95,17 @@ pub struct Running {
     pub limits: Arc<Limits>,
 }
 
+/// Why there is something to do.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wake {
+    /// All is to be read again.
+    Asked,
+    /// A source that is watched knows something else.
+    News,
+    /// It is time to look at files.
+    Tick,
+}
+
 /// Why nothing was changed.
 enum Refused {
     /// Mistakes of the configuration.
@@ -131,23 +143,30 @@ impl Reloader {
         }
     }
 
-    /// Reads again when asked to, and when files are not what they were when `watched` was made, until `stop` fires.
-    pub async fn run(mut self, mut watched: Watched, asked: Arc<Notify>, stop: CancellationToken) {
+    /// Reads again when asked to, and when files are not what they were when `watched` was made, and applies what sources
+    /// tell, until `stop` fires.
+    pub async fn run(
+        mut self,
+        mut watched: Watched,
+        asked: Arc<Notify>,
+        news: Arc<Notify>,
+        stop: CancellationToken,
+    ) {
         let mut ticks = tokio::time::interval(LOOK_INTERVAL);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
-            let now = tokio::select! {
+            let wake = tokio::select! {
                 () = stop.cancelled() => return,
-                () = asked.notified() => true,
-                _ = ticks.tick() => false,
+                () = asked.notified() => Wake::Asked,
+                () = news.notified() => Wake::News,
+                _ = ticks.tick() => Wake::Tick,
             };
             // Files may be anywhere, and slow; nobody waits for them but this task.
             let look = tokio::task::spawn_blocking(move || {
-                if watched.look(&self.config, now) {
-                    self.reload(now);
-                    watched.attempted(&self.config);
-                } else if self.sources.look(false) {
-                    self.apply(self.config.clone(), changes::TOLD);
+                // What a panic leaves half applied is still a difference at the next look.
+                let looked = catch_unwind(AssertUnwindSafe(|| self.woken(wake, &mut watched)));
+                if looked.is_err() {
+                    tracing::error!("changes were not applied: a panic");
                 }
                 (self, watched)
             });
@@ -158,6 +177,18 @@ impl Reloader {
                     return;
                 }
             }
+        }
+    }
+
+    fn woken(&mut self, wake: Wake, watched: &mut Watched) {
+        let asked = wake == Wake::Asked;
+        if wake == Wake::News {
+            self.apply(self.config.clone(), changes::TOLD);
+        } else if watched.look(&self.config, asked) {
+            self.reload(asked);
+            watched.attempted(&self.config);
+        } else if self.sources.look(false) {
+            self.apply(self.config.clone(), changes::TOLD);
         }
     }
 

@@ -10,6 +10,7 @@
 
 mod directory;
 mod kubeconfigs;
+mod management;
 mod merge;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,6 +20,8 @@ use fleetcache_cache::cluster_config::{ClusterConfig, SourceKind};
 
 use self::directory::Directory;
 use self::kubeconfigs::Kubeconfigs;
+use self::management::Management;
+pub use self::management::Surroundings;
 pub use self::merge::Entry;
 use self::merge::{Merged, merge};
 use crate::clusters::{Found, Itself, Names};
@@ -64,13 +67,17 @@ struct Unusable {
     /// One sentence, or none where a trouble of the source tells it.
     reason: Option<String>,
     /// What is served where it was not served before: a cluster that cannot be connected. Nothing where there is none.
-    instead: Option<ClusterConfig>,
+    instead: Option<Box<ClusterConfig>>,
 }
 
 /// All sources of a configuration, in the order in which they take names.
 pub struct Sources {
     kubeconfigs: Kubeconfigs,
     directory: Option<Directory>,
+    cluster_api: Option<Management>,
+    secrets: Option<Management>,
+    /// Where those run that are watched; none before the start.
+    surroundings: Option<Surroundings>,
     /// What was told of and is still so.
     told: BTreeSet<String>,
 }
@@ -81,6 +88,9 @@ impl Sources {
         let mut sources = Self {
             kubeconfigs: Kubeconfigs::default(),
             directory: None,
+            cluster_api: None,
+            secrets: None,
+            surroundings: None,
             told: BTreeSet::new(),
         };
         sources.configure(config, found);
@@ -94,6 +104,40 @@ impl Sources {
         if self.directory.as_ref().map(Directory::path) != path {
             self.directory = path.map(Directory::new);
         }
+        self.watch(config);
+    }
+
+    fn watch(&mut self, config: &Config) {
+        let Some(surroundings) = &self.surroundings else {
+            return;
+        };
+        let sources = &config.sources;
+        for (kind, wanted, running) in [
+            (
+                SourceKind::ClusterApi,
+                &sources.cluster_api,
+                &mut self.cluster_api,
+            ),
+            (SourceKind::Secret, &sources.secrets, &mut self.secrets),
+        ] {
+            let timing = config.timing(management::key(kind));
+            match (wanted, running.as_mut()) {
+                (Some(wanted), Some(running)) if running.follows(wanted) => {
+                    running.read_kubeconfig(timing);
+                }
+                _ => {
+                    *running = wanted
+                        .as_ref()
+                        .map(|it| Management::start(kind, it, timing, surroundings));
+                }
+            }
+        }
+    }
+
+    /// Starts to watch what is to be watched. Nothing waits for it: what it finds comes as news.
+    pub fn start(&mut self, config: &Config, surroundings: Surroundings) {
+        self.surroundings = Some(surroundings);
+        self.watch(config);
     }
 
     /// The names of contexts.
@@ -104,7 +148,10 @@ impl Sources {
     fn in_order(&mut self) -> impl Iterator<Item = &mut dyn Source> {
         let kubeconfigs: &mut dyn Source = &mut self.kubeconfigs;
         let directory = self.directory.as_mut().map(|it| it as &mut dyn Source);
-        [Some(kubeconfigs), directory].into_iter().flatten()
+        let cluster_api = self.cluster_api.as_mut().map(|it| it as &mut dyn Source);
+        let secrets = self.secrets.as_mut().map(|it| it as &mut dyn Source);
+        let others = [directory, cluster_api, secrets];
+        std::iter::once(kubeconfigs).chain(others.into_iter().flatten())
     }
 
     /// Looks for news; `again` at what seems to be as it was too. Whether there is any.

@@ -58,8 +58,10 @@ fn filter(text: &str) -> Result<EnvFilter, String> {
         Err(_) => text.to_owned(),
     };
     // The verifier logs each certificate that it refuses as an error and without the cluster's name; the proxy's own
-    // line about the failed connect has both.
-    EnvFilter::try_new(format!("rustls_platform_verifier=off,{directives}")).map_err(|_| wrong())
+    // line about the failed connect has both. kube tells each attempt at what a management cluster refuses, and may quote
+    // answers; the proxy tells the trouble once.
+    let silent = "rustls_platform_verifier=off,kube_client=off,kube_runtime=off";
+    EnvFilter::try_new(format!("{silent},{directives}")).map_err(|_| wrong())
 }
 
 /// Counts and logs every panic of the process, then does what was done before.
@@ -128,6 +130,8 @@ mod tests {
             warn!(target: "hyper", "f");
             error!(target: "hyper", "g");
             error!(target: "rustls_platform_verifier::verification::others", "h");
+            error!(target: "kube_client::client", "h");
+            error!(target: "kube_runtime::watcher", "h");
         });
         let bytes = lines.0.lock().clone();
         String::from_utf8(bytes)

@@ -35,6 +35,34 @@ pub fn from_file(path: &Path, context: Option<&str>, name: &str) -> Result<Clust
     )
 }
 
+/// Why the kubeconfig of a Secret cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub struct SecretError {
+    /// Sentences that begin with the Secret.
+    pub reason: String,
+    /// Whether clients may see it: it names no address and no credential.
+    pub may_be_shown: bool,
+}
+
+impl SecretError {
+    /// One that clients may see.
+    pub fn shown(reason: String) -> Self {
+        Self {
+            reason,
+            may_be_shown: true,
+        }
+    }
+
+    /// One for the log alone.
+    fn logged(reason: String) -> Self {
+        Self {
+            reason,
+            may_be_shown: false,
+        }
+    }
+}
+
 /// The cluster of a kubeconfig that a Secret holds: of its current context, or of the only one it has. Whoever may write
 /// the Secret must not get a program run or a file read in the proxy, and nothing may be sent to a server that proves
 /// nothing: plugins, paths and unchecked servers are refused. `data` is what the Secret holds: a token file that is named
@@ -48,7 +76,7 @@ pub fn from_secret(
     data: &BTreeMap<String, Vec<u8>>,
     name: &str,
     source: ClusterSource,
-) -> Result<ClusterConfig, String> {
+) -> Result<ClusterConfig, SecretError> {
     with_proxies(origin, text, data, name, source, &ProxyEnv::from_env())
 }
 
@@ -59,18 +87,22 @@ pub(super) fn with_proxies(
     name: &str,
     source: ClusterSource,
     proxy_env: &ProxyEnv,
-) -> Result<ClusterConfig, String> {
+) -> Result<ClusterConfig, SecretError> {
     let read = Kubeconfig::from_yaml(text);
-    let mut kubeconfig = read.map_err(|error| format!("{origin}: {}", words(&error)))?;
-    let context = choose(&kubeconfig, None).map_err(|problem| format!("{origin}: {problem}"))?;
+    let at = |problem: String| SecretError::shown(format!("{origin}: {problem}"));
+    let mut kubeconfig = read.map_err(|error| at(words(&error)))?;
+    let context = choose(&kubeconfig, None).map_err(at)?;
     let problems = untrusted::restrict(&mut kubeconfig, &context, data);
     if !problems.is_empty() {
-        return Err(told(origin, &context, &problems));
+        return Err(SecretError::shown(told(origin, &context, &problems)));
     }
-    let cluster = cluster(origin, source, kubeconfig, context.clone(), name, proxy_env)?;
+    // These may name an address.
+    let cluster = cluster(origin, source, kubeconfig, context.clone(), name, proxy_env)
+        .map_err(SecretError::logged)?;
     if !cluster.endpoint.is_tls() {
         let problem = "its server is reached over plain http, where nobody knows who answers; give it an https URL";
-        return Err(told(origin, &context, &[problem.to_owned()]));
+        let told = told(origin, &context, &[problem.to_owned()]);
+        return Err(SecretError::shown(told));
     }
     Ok(cluster)
 }

@@ -76,7 +76,7 @@ impl Merged {
                 match unusable.instead {
                     Some(instead) if stands_in => {
                         self.rejected.extend(unusable.reason);
-                        kept = instead;
+                        kept = *instead;
                     }
                     instead => {
                         if let Some(instead) = instead {
@@ -102,7 +102,7 @@ impl Merged {
             Ok(cluster) => Some(cluster),
             Err(unusable) => {
                 self.rejected.extend(unusable.reason);
-                unusable.instead
+                unusable.instead.map(|it| *it)
             }
         };
         let Some(cluster) = cluster else {

@@ -33,14 +33,15 @@ fn from_text(kubeconfig: &Value, data: &[(&str, &str)]) -> Result<ClusterConfig,
         kind: SourceKind::Secret,
         name: "ns/s".to_owned(),
     };
-    with_proxies(
+    let found = with_proxies(
         "Secret ns/s",
         &text,
         &data,
         "ns.s",
         source,
         &ProxyEnv::default(),
-    )
+    );
+    found.map_err(|error| error.reason)
 }
 
 #[test]

@@ -47,7 +47,7 @@ fn broken(kind: SourceKind, name: &str, origin: &str, instead: bool) -> Candidat
     Candidate {
         cluster: Err(Unusable {
             reason: Some(format!("{origin} is broken")),
-            instead: instead.then_some(stand_in),
+            instead: instead.then_some(Box::new(stand_in)),
         }),
         ..candidate(kind, name, origin)
     }
