@@ -8,6 +8,7 @@ pub mod binaries;
 pub mod child;
 pub mod client;
 pub mod client_go;
+pub mod cluster_api;
 pub mod control_plane;
 pub mod fault;
 pub mod fleet_box;

@@ -159,15 +159,25 @@ impl Proxy {
             .clone())
     }
 
-    /// The endpoint of the proxy itself, outside of any cluster.
+    /// The endpoint of the proxy itself, outside of any cluster; there need be none.
     pub fn root(&self) -> anyhow::Result<Context> {
-        let mut root = self
-            .contexts
-            .first()
-            .context("the proxy's kubeconfig has no context")?
-            .clone();
-        root.server.clone_from(&self.url);
-        Ok(root)
+        let read = |name: &str| {
+            let path = self.dir.path().join(name);
+            std::fs::read_to_string(&path).with_context(|| path.display().to_string())
+        };
+        Ok(Context {
+            name: "root".to_owned(),
+            server: self.url.clone(),
+            ca_pem: read("ca.crt")?,
+            credential: Credential::Token(read("token")?.trim().to_owned()),
+        })
+    }
+
+    /// The endpoint of a cluster that need not be there, or not yet.
+    pub fn endpoint(&self, cluster: &str) -> anyhow::Result<Context> {
+        let mut endpoint = self.root()?;
+        endpoint.server = format!("{}/clusters/{cluster}", self.url);
+        Ok(endpoint)
     }
 
     /// A client of one cluster through the proxy, on a connection of its own.

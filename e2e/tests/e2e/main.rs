@@ -36,6 +36,7 @@ mod reload;
 mod replicas;
 mod scenarios;
 mod self_check;
+mod sources;
 mod transcript;
 mod watch_model;
 mod watches;

@@ -1,0 +1,115 @@
+//! A Secret is written again: with what it had, with another token, with another address.
+
+use fleetcache_e2e::fault::Relay;
+
+use super::*;
+
+#[tokio::test]
+async fn a_secret_that_is_rewritten_all_the_time_reconnects_nobody() {
+    let plane = shared().await;
+    let mgmt = plane.client().unwrap();
+    let namespace = plane.namespace("rewritten").await.unwrap();
+    let sim = sim("x").await;
+    let proxy = start(&cluster_api_of(
+        plane,
+        &format!("namespaces: [{namespace}]"),
+    ))
+    .await;
+    cluster_api::create_cluster(&mgmt, "v1beta2", &namespace, "x", &[])
+        .await
+        .unwrap();
+    let write = async |kubeconfig: &str, count: u32| {
+        // Something is different in it each time, or the server would take no notice.
+        let count = count.to_string();
+        let data = [("value", kubeconfig), ("count", count.as_str())];
+        cluster_api::write_secret(&mgmt, &namespace, "x", &data)
+            .await
+            .unwrap();
+    };
+    write(&sim.kubeconfig(), 0).await;
+    let name = format!("{namespace}.x");
+    let client = served(&proxy, &name).await;
+    crate::pair::warm(&client, LIST).await;
+    let before = sim.counts();
+    for count in 1..=40 {
+        write(&sim.kubeconfig(), count).await;
+    }
+    // All of that was read, since what comes after it has arrived.
+    let marker = SimCluster::start(SimConfig::new("marker")).await.unwrap();
+    cluster_api::create_cluster(&mgmt, "v1beta2", &namespace, "marker", &[])
+        .await
+        .unwrap();
+    let kubeconfig = marker.kubeconfig();
+    cluster_api::write_secret(&mgmt, &namespace, "marker", &[("value", &kubeconfig)])
+        .await
+        .unwrap();
+    served(&proxy, &format!("{namespace}.marker")).await;
+    let after = sim.counts();
+    assert_eq!(after.accepted, before.accepted, "connections");
+    assert_eq!(
+        after.requests("list", "configmaps"),
+        before.requests("list", "configmaps")
+    );
+    assert_eq!(after.watches("configmaps"), 1);
+    assert!(client.get(LIST).await.unwrap().is_hit());
+    assert_eq!(
+        count_logged(&proxy, &["configuration of the cluster changed", &name]),
+        0
+    );
+
+    // Another token: in place.
+    sim.accept_tokens(vec![sim.token(), "next".to_owned()]);
+    write(&sim.kubeconfig().replace(&sim.token(), "next"), 41).await;
+    logged(&proxy, &["credential rotated", &name]).await;
+    sim.accept_tokens(vec!["next".to_owned()]);
+    client.get("/version").await.unwrap().ok().unwrap();
+    let after = sim.counts();
+    assert_eq!(
+        after.requests("list", "configmaps"),
+        before.requests("list", "configmaps")
+    );
+    assert_eq!(after.watches("configmaps"), 1);
+    assert!(client.get(LIST).await.unwrap().is_hit());
+}
+
+#[tokio::test]
+async fn another_address_is_connected_before_the_old_one_is_let_go() {
+    let plane = shared().await;
+    let mgmt = plane.client().unwrap();
+    let namespace = plane.namespace("moved").await.unwrap();
+    let sim = sim("x").await;
+    let relay = Relay::start(sim.address()).unwrap();
+    let proxy = start(&cluster_api_of(
+        plane,
+        &format!("namespaces: [{namespace}]"),
+    ))
+    .await;
+    cluster_api::create_cluster(&mgmt, "v1beta2", &namespace, "x", &[])
+        .await
+        .unwrap();
+    let kubeconfig = sim.kubeconfig_via(relay.address());
+    cluster_api::write_secret(&mgmt, &namespace, "x", &[("value", &kubeconfig)])
+        .await
+        .unwrap();
+    let name = format!("{namespace}.x");
+    let client = served(&proxy, &name).await;
+    crate::pair::warm(&client, LIST).await;
+    let kubeconfig = sim.kubeconfig();
+    cluster_api::write_secret(&mgmt, &namespace, "x", &[("value", &kubeconfig)])
+        .await
+        .unwrap();
+    // No request fails, from memory or live, until the new one is in use; and none after, without the old address.
+    wait_for("the new address to be used", PATIENCE, async || {
+        client.get(LIST).await?.ok().unwrap();
+        client.get("/version").await?.ok().unwrap();
+        let changed = count_logged(&proxy, &["configuration of the cluster changed", &name]);
+        anyhow::ensure!(changed == 1, "{changed}");
+        let connects = count_logged(&proxy, &["\"connected\"", &name]);
+        anyhow::ensure!(connects == 2, "{connects}");
+        Ok(())
+    })
+    .await
+    .unwrap();
+    relay.stop().await;
+    client.get("/version").await.unwrap().ok().unwrap();
+}
