@@ -90,8 +90,8 @@ pub(super) struct Owner {
     pub(super) moved: bool,
     /// The next connection is a fresh start: its informers list anew.
     pub(super) refreshing: bool,
-    /// The last trouble logged; the same one again is `debug`.
-    pub(super) logged: Option<Trouble>,
+    /// The troubles logged since it was last connected; one of them again is `debug`.
+    pub(super) logged: Vec<Trouble>,
 }
 
 impl Owner {
@@ -117,7 +117,7 @@ impl Owner {
             uid: None,
             moved: false,
             refreshing: false,
-            logged: None,
+            logged: Vec::new(),
             config,
             connection,
             view,
@@ -262,7 +262,7 @@ impl Owner {
                 if about_credential && self.credentials.is_in_files() =>
             {
                 info!(cluster = self.config.name, "credential changed");
-                self.logged = None;
+                self.logged.clear();
                 return Next::Connect;
             }
             () = attempt::answered(&self.config, &self.credential, until),

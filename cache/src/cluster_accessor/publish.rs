@@ -17,6 +17,9 @@ use crate::connection::Connection;
 use crate::credential::CredentialError;
 use crate::error_chain::error_chain;
 
+/// Different troubles of one cluster that are logged while it is down: a thousand clusters must not flood the log.
+const MOST_LOGGED: usize = 8;
+
 impl Owner {
     /// Changes the view, and tells who follows the cluster where that is news.
     pub(super) fn publish(&self, change: impl FnOnce(&mut View)) {
@@ -105,7 +108,7 @@ impl Owner {
         self.refreshing = false;
         self.connected_before = true;
         self.backoff.reset();
-        self.logged = None;
+        self.logged.clear();
         let served = self.connection.borrow().clone();
         if let Some(before) = served.filter(|_| !is_other) {
             connection.take_over(&before);
@@ -258,8 +261,9 @@ impl Owner {
     ) {
         let trouble = &failure.trouble;
         let error = failure.error.as_ref().map(|error| error_chain(&**error));
-        // A cluster that stays down for the same reason is told of once.
-        if self.logged.as_ref() == Some(trouble) {
+        // A cluster that stays down for the same reason is told of once, also where two of them take turns, as of two servers
+        // behind one address. One that always finds another reason is told of a few times.
+        if self.logged.contains(trouble) || self.logged.len() == MOST_LOGGED {
             debug!(
                 cluster = self.config.name,
                 reason = trouble.reason.as_str(),
@@ -299,7 +303,7 @@ impl Owner {
                 "disconnected"
             ),
         }
-        self.logged = Some(trouble.clone());
+        self.logged.push(trouble.clone());
     }
 }
 

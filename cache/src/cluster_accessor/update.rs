@@ -29,7 +29,7 @@ impl Owner {
             self.moved = true;
         }
         // Told anew: what was in the way may be another thing now, or the same one still.
-        self.logged = None;
+        self.logged.clear();
         self.failures = 0;
         self.backoff = Backoff::new(now.timing.backoff_min, now.timing.backoff_max);
         let same_dial = before.endpoint == now.endpoint

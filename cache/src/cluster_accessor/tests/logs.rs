@@ -3,6 +3,7 @@
 use std::fmt::{Debug, Write};
 use std::sync::LazyLock;
 
+use http::StatusCode;
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tracing::field::{Field, Visit};
@@ -151,6 +152,38 @@ async fn a_loss_and_a_first_failure_are_warnings_and_repeats_are_not() {
     running.until(|view| view.consecutive_failures >= 6).await;
     assert_eq!(lines.with("WARN disconnected").len(), 1);
     assert_eq!(lines.with("WARN connect failed").len(), 1);
+}
+
+#[tokio::test]
+async fn reasons_that_take_turns_are_told_once_each() {
+    let (lines, _guard) = Lines::here();
+    let server = FakeServer::start("127.0.0.1").await;
+    server.change(|script| script.probe = StatusCode::SERVICE_UNAVAILABLE);
+    let mut config = config_of(&server);
+    config.timing.backoff_min = Duration::from_millis(1);
+    config.timing.backoff_max = Duration::from_millis(2);
+    let running = Running::start(config);
+    for turn in 0..12_u16 {
+        let failures = running.accessor.status().consecutive_failures;
+        let code = if turn % 2 == 0 { 503 } else { 500 };
+        server.change(|script| script.probe = StatusCode::from_u16(code).unwrap());
+        // The next one may have been asked before the change.
+        running
+            .until(|view| view.consecutive_failures >= failures + 2)
+            .await;
+    }
+    let told = lines.with("WARN connect failed");
+    assert_eq!(told.len(), 2, "{told:?}");
+    // None that it has met is news before it was connected.
+    for code in 501..520 {
+        server.change(|script| script.probe = StatusCode::from_u16(code).unwrap());
+        let failures = running.accessor.status().consecutive_failures;
+        running
+            .until(|view| view.consecutive_failures >= failures + 2)
+            .await;
+    }
+    let told = lines.with("WARN connect failed");
+    assert_eq!(told.len(), 8, "{told:?}");
 }
 
 /// The one line about a cluster that cannot be connected.
