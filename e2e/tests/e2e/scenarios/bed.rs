@@ -128,6 +128,17 @@ impl Bed {
         up.map(|up| up == 1.0)
     }
 
+    /// Waits until a cluster's connects have failed so often that no request waits for one any more.
+    pub(super) async fn grace_spent(&self, cluster: &str) {
+        wait_for("the grace to be spent", PATIENCE, async || {
+            let failures = self.failures(cluster);
+            anyhow::ensure!(failures >= 7, "{failures} failures");
+            Ok(())
+        })
+        .await
+        .unwrap();
+    }
+
     /// Probes and connects of a cluster that failed.
     pub(super) fn failures(&self, cluster: &str) -> u32 {
         let labels = [("cluster", cluster), ("status", "error")];

@@ -33,6 +33,13 @@ const WITHIN: Duration = Duration::from_secs(2);
 /// Rounds until one is not disturbed by whatever else this machine does.
 const ROUNDS: usize = 20;
 
+/// Of requests, so many may take longer for no reason but a busy machine; of a proxy that holds them, nearly all do.
+const DISTURBED: f64 = 0.05;
+
+/// A connect is in flight nearly all the time, and takes long where anybody waits for it.
+const DIALLING: &str =
+    "defaults: { connectTimeout: 1s }\nconnections: { backoffMin: 20ms, backoffMax: 50ms }";
+
 /// An object to reconcile: its cluster, and its number.
 type Item = (&'static str, usize);
 
@@ -171,10 +178,10 @@ async fn ten_workers_reconcile_what_is_healthy_beside_250_objects_on_a_lost_clus
         let object = configmap(&format!("o{n}"), "a");
         healthy.store().create("configmaps", object).unwrap();
     }
-    let bed = Bed::start(&[lost("lost", &hole), healthy.context()], "").await;
+    let bed = Bed::start(&[lost("lost", &hole), healthy.context()], DIALLING).await;
     bed.served("healthy", CONFIGMAPS).await;
     warm(&bed.client("healthy"), CONFIGMAPS).await;
-    bed.told("lost", "ConnectTimeout").await;
+    bed.grace_spent("lost").await;
 
     let mut rounds = Vec::new();
     for _ in 0..ROUNDS {
@@ -189,7 +196,7 @@ async fn ten_workers_reconcile_what_is_healthy_beside_250_objects_on_a_lost_clus
         let in_time = took.iter().all(|took| *took < WITHIN);
         rounds.push((took, asked));
         // One is enough, since this machine may be busy; a proxy that holds its clients does so in each.
-        if in_time && asked.late == 0.0 {
+        if in_time && asked.share() <= DISTURBED {
             return;
         }
     }
@@ -210,9 +217,9 @@ async fn controller_runtime_reconciles_what_is_healthy_beside_250_objects_on_a_l
         let object = configmap(&format!("o{n}"), "a");
         healthy.store().create("configmaps", object).unwrap();
     }
-    let bed = Bed::start(&[lost("lost", &hole), healthy.context()], "").await;
+    let bed = Bed::start(&[lost("lost", &hole), healthy.context()], DIALLING).await;
     bed.served("healthy", CONFIGMAPS).await;
-    bed.told("lost", "ConnectTimeout").await;
+    bed.grace_spent("lost").await;
     let args = ["--lost", "lost", "fleet"];
     let kubeconfig = bed.proxy.kubeconfig();
     let mut program = Running::start(&kubeconfig, "healthy", "default", &args, &[])
@@ -229,10 +236,13 @@ async fn controller_runtime_reconciles_what_is_healthy_beside_250_objects_on_a_l
         let asked = held(&bed).since(before);
         println!("{told}; {} of {} requests were held", asked.late, asked.all);
         before = held(&bed);
-        least_held = least_held.min(asked.late);
+        least_held = least_held.min(asked.share());
         quickest = quickest.min(Duration::from_millis(took));
     }
     assert!(program.wait().await.unwrap().success());
-    assert_eq!(least_held, 0.0, "held for more than {HELD} s");
+    assert!(
+        least_held <= DISTURBED,
+        "held for more than {HELD} s: {least_held}"
+    );
     assert!(quickest < WITHIN, "{quickest:?}");
 }

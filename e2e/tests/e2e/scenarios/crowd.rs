@@ -20,7 +20,7 @@ const BROKEN: usize = 20;
 
 /// For so long all clients ask, each so often: what is tested is how they are treated, not how many fit on this machine.
 const LASTS: Duration = Duration::from_secs(60);
-const PACE: Duration = Duration::from_millis(100);
+const PACE: Duration = Duration::from_millis(250);
 
 /// The distance of probes that is configured.
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -49,6 +49,19 @@ async fn ask(client: Client, broken: Option<String>, stop: CancellationToken) ->
         hits += u64::from(answer.is_hit());
     }
     (asked, hits)
+}
+
+/// How long a cluster takes to answer what is as cheap as a probe.
+async fn see_answers(client: &Client, stop: &CancellationToken) -> Vec<Duration> {
+    let mut ticks = interval(PACE);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut took = Vec::new();
+    while !stop.is_cancelled() {
+        ticks.tick().await;
+        let answer = client.get("/livez").await.unwrap().ok().unwrap();
+        took.push(answer.elapsed);
+    }
+    took
 }
 
 /// When each cluster was probed.
@@ -136,7 +149,12 @@ async fn a_hundred_clusters_of_which_a_fifth_is_broken_serve_a_hundred_clients()
         stop.cancel();
         late
     };
-    let (late, probes) = tokio::join!(slices, see_probes(&good, &stop));
+    let control = bed.client(good[0].name());
+    let (late, probes, mut answered) = tokio::join!(
+        slices,
+        see_probes(&good, &stop),
+        see_answers(&control, &stop)
+    );
     let mut total = (0, 0);
     for asked in join_all(asking).await {
         let (asked, hits) = asked.unwrap();
@@ -154,7 +172,9 @@ async fn a_hundred_clusters_of_which_a_fifth_is_broken_serve_a_hundred_clients()
         "a 503 took more than 10 ms: {late:?}"
     );
 
-    // Half of all distances; a busy machine makes single ones longer.
+    // Half of all distances; a busy machine makes single ones longer. The next probe is counted from the answer to the last.
+    answered.sort();
+    let answered = answered[answered.len() / 2];
     let mut distances: Vec<Duration> = probes
         .iter()
         .flat_map(|seen| seen.windows(2).map(|pair| pair[1] - pair[0]))
@@ -170,5 +190,9 @@ async fn a_hundred_clusters_of_which_a_fifth_is_broken_serve_a_hundred_clients()
         probes.iter().all(|seen| seen.len() > 1),
         "a good cluster was not probed"
     );
-    assert!(median <= INTERVAL.mul_f64(1.2), "{median:?}");
+    let allowed = INTERVAL.mul_f64(1.2) + answered;
+    assert!(
+        median <= allowed,
+        "{median:?}, and answers take {answered:?}"
+    );
 }
