@@ -74,7 +74,7 @@ struct Held {
 
 /// How long an attempt holds its permit without an answer: longer than a packet takes to the other side of the earth, and
 /// than a name server that is well.
-const ANSWERED_WITHIN: Duration = Duration::from_millis(500);
+const ANSWERED_WITHIN: Duration = Duration::from_millis(250);
 
 impl Turn {
     /// Waits for a permit.
