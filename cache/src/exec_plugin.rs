@@ -4,7 +4,7 @@ mod places;
 mod process;
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -72,7 +72,17 @@ pub(crate) async fn run(
     let printed = process::run(config, DEADLINE).await;
     let credential = printed.and_then(|printed| config.parse(&printed));
     failed.store(credential.is_err(), Ordering::Relaxed);
+    RUNS[usize::from(credential.is_err())].fetch_add(1, Ordering::Relaxed);
     credential
+}
+
+/// Runs that gave a credential, and that did not. Plugins are processes of this machine, so their count is the process's.
+static RUNS: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
+
+/// How often plugins have run since the process started: with a credential as the outcome, and without.
+pub fn runs() -> (u64, u64) {
+    let [good, bad] = RUNS.each_ref().map(|it| it.load(Ordering::Relaxed));
+    (good, bad)
 }
 
 impl ExecPluginConfig {

@@ -303,6 +303,7 @@ mod tests {
             r#"fleetcache_cache_checks_total{outcome="skipped"} 2"#,
             "# TYPE fleetcache_panics_total counter",
             "fleetcache_tasks 0",
+            r#"fleetcache_exec_plugin_runs_total{outcome="error"} 0"#,
             "# TYPE process_resident_memory_bytes gauge",
             "# TYPE process_open_fds gauge",
             "# TYPE process_cpu_seconds_total counter",

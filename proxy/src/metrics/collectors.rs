@@ -64,10 +64,18 @@ impl Collector for TotalsCollector {
             "Panics; each is a bug",
             telemetry::panics(),
         )?;
+        let outcomes = fleetcache_cache::exec_plugin::runs();
         let tasks = tokio::runtime::Handle::try_current()
             .map_or(0, |runtime| runtime.metrics().num_alive_tasks());
         one(Kind::Gauge, "tasks", "Tasks of the runtime", tasks as u64)?;
         let found = |outcome| [("outcome", outcome)];
+        encode_family(
+            &mut encoder,
+            Kind::Counter,
+            "exec_plugin_runs",
+            "Runs of credential plugins, by outcome",
+            [(found("success"), outcomes.0), (found("error"), outcomes.1)],
+        )?;
         encode_family(
             &mut encoder,
             Kind::Counter,
