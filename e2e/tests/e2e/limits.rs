@@ -3,7 +3,7 @@
 use fleetcache_e2e::client::Client;
 use fleetcache_e2e::poll::{PATIENCE, wait_for};
 use fleetcache_e2e::proxy::{Options, Proxy};
-use fleetcache_e2e::sim::{SimCluster, SimConfig};
+use fleetcache_e2e::sim::{Fault, SimCluster, SimConfig};
 use serde_json::json;
 
 use crate::pair::{connected, warm};
@@ -116,4 +116,80 @@ async fn kinds_are_kept_from_the_start_or_never() {
         stays_live(&client, "/api/v1/secrets", "never").await;
     }
     informers(&proxy, 1.0).await;
+}
+
+/// Two clusters, of which one may have few requests in flight and answers none for now.
+#[tokio::test]
+async fn requests_in_flight_are_limited_for_each_cluster_by_itself() {
+    let start = async |name: &str| SimCluster::start(SimConfig::new(name)).await.unwrap();
+    let (slow, quick) = (start("slow").await, start("quick").await);
+    let dir = tempfile::tempdir().unwrap();
+    let kubeconfig = dir.path().join("kubeconfig");
+    let contexts = [slow.context(), quick.context()];
+    fleetcache_e2e::kubeconfig::write(&kubeconfig, &contexts).unwrap();
+    let path = dir.path().join("fleetcache.yaml");
+    let limit = |max: usize| {
+        let config = format!(
+            "apiVersion: fleetcache.dev/v1alpha1\nkind: Configuration\nclusters: {{ kubeconfigs: [ {{ path: {} }} ] }}\noverrides: [ {{ cluster: slow, maxInFlight: {max}, probe: {{ interval: 60s }} }} ]\n",
+            kubeconfig.display()
+        );
+        std::fs::write(&path, config).unwrap();
+    };
+    limit(2);
+    let options = Options {
+        args: vec!["--config".to_owned(), path.display().to_string()],
+        ..Options::default()
+    };
+    let proxy = Proxy::start(options).await.unwrap();
+    for cluster in ["slow", "quick"] {
+        let client = proxy.client(cluster).unwrap();
+        connected(&client).await;
+        warm(&client, "/api/v1/configmaps").await;
+    }
+    let client = || proxy.client("slow").unwrap();
+    let in_flight = |client: Client| {
+        tokio::spawn(async move { client.get("/api/v1/secrets").await.unwrap().status })
+    };
+    let arrived = async |expected: u64| {
+        wait_for("requests to arrive", PATIENCE, async || {
+            let arrived = slow.counts().requests("list", "secrets");
+            anyhow::ensure!(arrived == expected, "{arrived}");
+            anyhow::Ok(())
+        })
+        .await
+        .unwrap();
+    };
+    slow.fault(Fault::Stall);
+    let mut waiting = vec![in_flight(client()), in_flight(client())];
+    arrived(2).await;
+    let refused = async || {
+        let answer = client().get("/api/v1/secrets").await.unwrap();
+        assert_eq!(answer.status, 429, "{}", answer.text());
+        assert_eq!(answer.headers["retry-after"], "1");
+        assert_eq!(answer.json().unwrap()["reason"], "TooManyRequests");
+    };
+    refused().await;
+    // Neither memory nor the other cluster has a part in it.
+    let answer = client().get("/api/v1/configmaps").await.unwrap();
+    assert!(answer.is_hit() && answer.status == 200);
+    let other = proxy.client("quick").unwrap();
+    other.get("/api/v1/secrets").await.unwrap().ok().unwrap();
+
+    // One more from now on; those in flight count.
+    limit(3);
+    wait_for("the new limit", PATIENCE, async || {
+        let log = proxy.log();
+        anyhow::ensure!(log.contains("configuration reloaded"), "{log}");
+        anyhow::Ok(())
+    })
+    .await
+    .unwrap();
+    waiting.push(in_flight(client()));
+    arrived(3).await;
+    refused().await;
+    slow.heal().unwrap();
+    for answered in waiting {
+        assert_eq!(answered.await.unwrap(), 200);
+    }
+    client().get("/api/v1/secrets").await.unwrap().ok().unwrap();
 }

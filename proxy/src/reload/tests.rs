@@ -1,6 +1,7 @@
 //! Reloads over clusters that are not there.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use fleetcache_cache::informers::InformersConfig;
 use tokio_util::task::TaskTracker;
@@ -335,4 +336,38 @@ async fn files_that_change_while_they_are_read_leave_out_nobody() {
     writing.join().unwrap();
     assert!(proxy.reload("", &[("c", HERE)]));
     assert_eq!(proxy.names(), ["c"]);
+}
+
+#[tokio::test]
+async fn files_are_read_again_after_a_panic() {
+    let mut proxy = Proxy::start("", &[("a", HERE)]);
+    let asked = Arc::new(Notify::new());
+    let (reads, counted) = (Arc::new(AtomicUsize::new(0)), CancellationToken::new());
+    let read = std::mem::replace(
+        &mut proxy.reloader.read_config,
+        Box::new(|| unreachable!("replaced below")),
+    );
+    let (count, told) = (Arc::clone(&reads), counted.clone());
+    proxy.reloader.read_config = Box::new(move || {
+        let before = count.fetch_add(1, Ordering::Relaxed);
+        assert_ne!(before, 0, "on purpose");
+        told.cancel();
+        read()
+    });
+    let watched = Watched::new(&proxy.reloader.config);
+    let stop = CancellationToken::new();
+    let running = proxy
+        .reloader
+        .run(watched, Arc::clone(&asked), Arc::default(), stop.clone());
+    let running = tokio::spawn(running);
+    asked.notify_one();
+    while reads.load(Ordering::Relaxed) == 0 {
+        tokio::task::yield_now().await;
+    }
+    asked.notify_one();
+    tokio::time::timeout(Duration::from_secs(20), counted.cancelled())
+        .await
+        .unwrap();
+    stop.cancel();
+    running.await.unwrap();
 }
