@@ -132,7 +132,7 @@ pub(super) async fn connect(
     let mut credential = loaded.map_err(missing)?;
     credential_loaded();
     // After the credential: a plugin may take its time, and it burdens neither DNS nor TLS.
-    let turn = Turn::take(attempt.limit, attempt.failed_before).await;
+    let turn = Turn::take(attempt.limit.clone(), attempt.failed_before).await;
     let mut connection = Connection::new(
         &config.endpoint,
         &credential,
@@ -146,7 +146,9 @@ pub(super) async fn connect(
     let ask = || probe_credential(&connection, &timing.probe_path, timing.connect_timeout);
     let (mut outcome, mut uid) = turn.while_waiting(ask()).await;
     if matches!(outcome, Probe::Unauthorized) {
+        drop(turn);
         let renewed = credentials.load(true).await.map_err(missing)?;
+        let _turn = Turn::take(attempt.limit, attempt.failed_before).await;
         connection.rotate(&credential, &renewed).map_err(unusable)?;
         credential = renewed;
         (outcome, uid) = ask().await;
@@ -171,9 +173,11 @@ pub(super) async fn connect(
 /// Returns when the server, of which nothing was heard, is there again: its address is dialled once more, and the kernel goes
 /// on asking until `until`. A stopped process answers the handshake that waits for it as soon as it goes on; so its return
 /// is not a matter of when the next attempt is due. The connection itself is of no use, since nothing was asked on it.
-pub(super) async fn answered(config: &ClusterConfig, credential: &Credential, until: Instant) {
+pub(super) async fn answered(config: &ClusterConfig, until: Instant) {
     let patience = until.saturating_duration_since(Instant::now());
-    let connection = Connection::new(&config.endpoint, credential, patience, 0, 0, None);
+    // Nothing is asked, so nobody need be told who asks; the last credential may be one for another server.
+    let nobody = Credential::default();
+    let connection = Connection::new(&config.endpoint, &nobody, patience, 0, 0, None);
     match connection {
         Ok(connection) if connection.dial().await.is_ok() => {}
         // Then the next attempt tells why.

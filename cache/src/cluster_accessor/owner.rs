@@ -90,6 +90,8 @@ pub(super) struct Owner {
     pub(super) moved: bool,
     /// The next connection is a fresh start: its informers list anew.
     pub(super) refreshing: bool,
+    /// The connect before was begun because the server gave a sign. One that then stays silent again gets its pause.
+    answered: bool,
     /// The troubles logged since it was last connected; one of them again is `debug`.
     pub(super) logged: Vec<Trouble>,
 }
@@ -117,6 +119,7 @@ impl Owner {
             uid: None,
             moved: false,
             refreshing: false,
+            answered: false,
             logged: Vec::new(),
             config,
             connection,
@@ -255,6 +258,9 @@ impl Owner {
     /// Waits for the time of the next connect.
     async fn rest(&mut self, until: Instant) -> Next {
         let reason = self.view.borrow().trouble.as_ref().map(|t| t.reason);
+        // A server that shakes hands and says nothing more would be asked without a pause.
+        let listens = reason.is_some_and(NotConnectedReason::is_silence)
+            && !std::mem::take(&mut self.answered);
         let about_credential = reason.is_some_and(NotConnectedReason::is_about_credential);
         tokio::select! {
             () = sleep_until(until) => {}
@@ -265,9 +271,8 @@ impl Owner {
                 self.logged.clear();
                 return Next::Connect;
             }
-            () = attempt::answered(&self.config, &self.credential, until),
-                if reason.is_some_and(NotConnectedReason::is_silence) =>
-            {
+            () = attempt::answered(&self.config, until), if listens => {
+                self.answered = true;
                 debug!(cluster = self.config.name, "the server answers");
                 return Next::Connect;
             }

@@ -323,3 +323,23 @@ async fn who_does_not_know_kubernetes_is_no_cluster() {
     body.send_replace(r#"{"kind":"Status","apiVersion":"v1","code":404}"#);
     running.connected().await;
 }
+
+#[tokio::test]
+async fn a_server_that_shakes_hands_and_says_nothing_gets_its_pauses() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    // Without TLS there is no more to a handshake than what the kernel does.
+    let mut config = config(&format!("http://{}", listener.local_addr().unwrap()));
+    config.timing.connect_timeout = Duration::from_millis(100);
+    config.timing.backoff_min = Duration::from_secs(3600);
+    config.timing.backoff_max = Duration::from_secs(3600);
+    let running = Running::start(config.clone());
+    // The connect, the handshake that waited, and the one connect that this called for.
+    running.until(|view| view.connects.failed == 2).await;
+    running.disconnected().await;
+    // As long as it takes one without pauses to fail five times.
+    config.timing.backoff_min = Duration::from_millis(1);
+    config.timing.backoff_max = Duration::from_millis(1);
+    let other = Running::start(config);
+    other.until(|view| view.connects.failed >= 5).await;
+    assert_eq!(running.accessor.status().connects.failed, 2);
+}
