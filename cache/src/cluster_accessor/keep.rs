@@ -78,6 +78,8 @@ impl Kept {
             // What is being loaded is the old one.
             self.loading = None;
             self.load_at = Some(Instant::now());
+            // It may be what the replacement has failed for.
+            self.replace_at = self.replace_at.map(|_| Instant::now());
         }
     }
 

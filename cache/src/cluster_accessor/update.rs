@@ -25,7 +25,13 @@ impl Owner {
         if before.credential != now.credential {
             self.credentials = Arc::new(CredentialSource::new(now.credential.clone()));
         }
-        if before.endpoint.server != now.endpoint.server {
+        // Any of them may lead to another cluster.
+        let way = |config: &ClusterConfig| {
+            let endpoint = &config.endpoint;
+            let (proxy, name) = (&endpoint.proxy_url, &endpoint.tls_server_name);
+            (endpoint.server.clone(), proxy.clone(), name.clone())
+        };
+        if way(&before) != way(now) {
             self.moved = true;
         }
         // Told anew: what was in the way may be another thing now, or the same one still.
