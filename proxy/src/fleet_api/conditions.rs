@@ -96,8 +96,8 @@ fn probe(
 /// cluster that nobody has asked for.
 pub(super) fn probe_expires(status: &ClusterStatus, grace: Duration) -> Option<SystemTime> {
     match status.last_probe_success {
-        Some(at) => Some(at + grace),
+        Some(at) => at.checked_add(grace),
         None if status.state == ConnectionState::Pending => None,
-        None => Some(status.added + grace),
+        None => status.added.checked_add(grace),
     }
 }

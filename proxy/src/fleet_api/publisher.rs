@@ -12,6 +12,7 @@ use fleetcache_cache::cluster_accessor::{ClusterAccessor, ConnectionState};
 use fleetcache_cache::cluster_cache::ClusterCache;
 use fleetcache_cache::informer::Informer;
 use fleetcache_cache::own_kind::OwnKind;
+use fleetcache_cache::panics::caught;
 use fleetcache_cache::resource_version::ResourceVersion;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -86,7 +87,10 @@ impl Publisher {
                     continue;
                 }
             };
-            self.publish(names).await;
+            // Clusters that it did not get to are told with their next news.
+            if caught(self.publish(names)).await.is_err() {
+                tracing::error!("the fleet's API did not tell all that is new");
+            }
         }
     }
 
