@@ -162,11 +162,16 @@ async fn clusters_of_both_versions_are_served_until_their_object_is_gone() {
     unknown(&proxy, &one).await;
     assert!(other.get(LIST).await.unwrap().is_hit());
     assert_eq!(new.counts().watches("configmaps"), 1);
-    let kubeconfig = std::fs::read_to_string(proxy.kubeconfig()).unwrap();
-    assert!(
-        !kubeconfig.contains(&format!("/clusters/{one}")),
-        "{kubeconfig}"
-    );
+    wait_for("the kubeconfig without it", PATIENCE, async || {
+        let kubeconfig = std::fs::read_to_string(proxy.kubeconfig())?;
+        anyhow::ensure!(
+            !kubeconfig.contains(&format!("/clusters/{one}")),
+            "{kubeconfig}"
+        );
+        Ok(())
+    })
+    .await
+    .unwrap();
 }
 
 #[tokio::test]
