@@ -1,10 +1,8 @@
 //! The one task that connects, probes and disconnects a cluster.
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -21,6 +19,7 @@ use crate::cluster_config::{ClusterConfig, ConnectPolicy};
 use crate::connection::Connection;
 use crate::credential::{Credential, CredentialSource};
 use crate::documents::Documents;
+use crate::panics::caught;
 
 /// A server that answers 5xx to a connect is about to start or to end: either is seen soon, at little cost.
 const STARTING_PAUSE: Duration = Duration::from_secs(5);
@@ -152,8 +151,7 @@ impl Owner {
     async fn live(&mut self, updates: &mut watch::Receiver<Arc<ClusterConfig>>) {
         let mut state = State::Pending;
         loop {
-            let steps = AssertUnwindSafe(self.steps(state, updates)).catch_unwind();
-            if steps.await.is_err() {
+            if caught(self.steps(state, updates)).await.is_err() {
                 error!(cluster = self.config.name, "the owner panicked");
             }
             let until = Instant::now() + self.backoff.next_pause();
