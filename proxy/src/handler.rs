@@ -182,6 +182,22 @@ impl Handler {
         outcome.response
     }
 
+    /// Who is asking; whoever asks to be somebody else is refused.
+    fn authenticate(&self, headers: &HeaderMap) -> Result<(), Error> {
+        let user = self.parts.authenticator.authenticate(headers);
+        user.map_err(|_| Error::Unauthenticated)?;
+        if impersonates(headers) {
+            return Err(Error::ImpersonationRefused);
+        }
+        Ok(())
+    }
+
+    /// A watch from memory: it ends with the process, and its connection where the client does not read.
+    fn watch(&self, response: Response<Body>, request: &Request<Incoming>) -> Response<Body> {
+        let writer = request.extensions().get::<WatchWriter>();
+        self.until_draining(response, writer.map(WatchWriter::watching))
+    }
+
     /// A request that is below no cluster: the fleet's own API.
     async fn root(
         &self,
@@ -190,14 +206,7 @@ impl Handler {
         audit_id: &HeaderValue,
     ) -> Result<Outcome, Error> {
         let headers = request.headers();
-        let _user = self
-            .parts
-            .authenticator
-            .authenticate(headers)
-            .map_err(|_| Error::Unauthenticated)?;
-        if impersonates(headers) {
-            return Err(Error::ImpersonationRefused);
-        }
+        self.authenticate(headers)?;
         let answer = self
             .parts
             .fleet_api
@@ -205,9 +214,7 @@ impl Handler {
         let mut response = answer.await?;
         set_header(&mut response, "audit-id", audit_id.clone());
         if asked.verb == Verb::Watch {
-            let writer = request.extensions().get::<WatchWriter>();
-            let guard = writer.map(WatchWriter::watching);
-            response = self.until_draining(response, guard);
+            response = self.watch(response, request);
         }
         Ok(Outcome {
             response,
@@ -227,14 +234,7 @@ impl Handler {
         // 1 where to: silently, so that nobody learns names without a credential
         let cluster = self.parts.clusters.get(info.cluster);
         // 2 who is asking → 401
-        let _user = self
-            .parts
-            .authenticator
-            .authenticate(request.headers())
-            .map_err(|_| Error::Unauthenticated)?;
-        if impersonates(request.headers()) {
-            return Err(Error::ImpersonationRefused);
-        }
+        self.authenticate(request.headers())?;
         let cluster = cluster.ok_or_else(|| Error::ClusterNotFound {
             cluster: info.cluster.to_owned(),
         })?;
@@ -270,14 +270,12 @@ impl Handler {
             }
         };
         // 4 from memory?
-        let writer = request.extensions().get::<WatchWriter>();
         let (headers, on_missing) = (request.headers(), settings.reads.on_missing_informer);
         let answer = memory::answer(&cluster, &connection, info, headers, settings, on_missing);
         let reason = match answer.await? {
             Ok(response) => {
                 let response = if info.verb == Verb::Watch {
-                    let guard = writer.map(WatchWriter::watching);
-                    self.until_draining(response, guard)
+                    self.watch(response, &request)
                 } else {
                     response
                 };
