@@ -1,0 +1,126 @@
+//! Which informers run, and which start again after a panic.
+
+use tokio_util::task::TaskTracker;
+
+use super::*;
+use crate::key_range::KeyRange;
+use crate::panics::planned;
+use crate::resource_version::ResourceVersion;
+use crate::selector::Selector;
+use crate::told_list::{Pairs, ToldList};
+
+#[tokio::test]
+async fn reads_that_wait_start_no_more_kinds_than_may_be_unknown() {
+    let stop = CancellationToken::new();
+    let fleet = Fleet::start(InformersConfig::default(), &TaskTracker::new(), &stop);
+    // Without a connection nothing becomes known of any.
+    let (_connections, connected) = watch::channel(None);
+    let informers = Informers::new("a", &fleet, connected, &stop);
+    for at in 0..MOST_UNKNOWN + 10 {
+        informers.demand(&Gvr::new("ex.io", "v1", &format!("things{at}")));
+    }
+    assert_eq!(informers.all().len(), MOST_UNKNOWN);
+    stop.cancel();
+}
+
+#[tokio::test]
+async fn all_versions_and_views_of_a_storage_have_one_floor() {
+    let (stop, mut config) = (CancellationToken::new(), InformersConfig::default());
+    config.resources.clear();
+    let fleet = Fleet::start(config, &TaskTracker::new(), &stop);
+    let (_connections, connected) = watch::channel(None);
+    let informers = Informers::new("a", &fleet, connected, &stop);
+    let floor = |gvr: &Gvr| {
+        informers.note_list(gvr);
+        let Lookup::Informer(informer) = informers.lookup(gvr) else {
+            panic!("no informer of {gvr}");
+        };
+        Arc::clone(informer.floor())
+    };
+    for (one, other, expected) in [
+        (("ex.io", "v1", "things"), ("ex.io", "v2", "things"), true),
+        (
+            ("", "v1", "events"),
+            ("events.k8s.io", "v1", "events"),
+            true,
+        ),
+        (("ex.io", "v1", "things"), ("ex.org", "v1", "things"), false),
+        (("ex.io", "v1", "things"), ("ex.io", "v1", "widgets"), false),
+    ] {
+        let (one, other) = (
+            Gvr::new(one.0, one.1, one.2),
+            Gvr::new(other.0, other.1, other.2),
+        );
+        let shared = Arc::ptr_eq(&floor(&one), &floor(&other));
+        assert_eq!(shared, expected, "{one} {other}");
+    }
+    stop.cancel();
+}
+
+/// A cluster without a connection, in which nothing becomes known.
+fn unconnected(config: InformersConfig) -> (Arc<Informers>, CancellationToken) {
+    let stop = CancellationToken::new();
+    let fleet = Fleet::start(config, &TaskTracker::new(), &stop);
+    let (connections, connected) = watch::channel(None);
+    // For as long as the test lasts.
+    std::mem::forget(connections);
+    (Informers::new("a", &fleet, connected, &stop), stop)
+}
+
+async fn visited(place: &'static str, times: u32) {
+    let visited = async {
+        while planned::visits(place) < times {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let minute = Duration::from_secs(60);
+    tokio::time::timeout(minute, visited).await.expect(place);
+}
+
+#[tokio::test(start_paused = true)]
+async fn kinds_that_are_always_kept_are_started_after_a_panic() {
+    planned::plan("always", 1);
+    let mut config = InformersConfig::default();
+    let pods = (String::new(), "pods".to_owned());
+    config.resources.insert(pods, CachePolicy::Always);
+    let (_informers, _stop) = unconnected(config);
+    visited("always", 2).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn writes_are_confirmed_and_deletions_checked_after_a_panic() {
+    let (informers, _stop) = unconnected(InformersConfig::default());
+    let gvr = Gvr::new("", "v1", "pods");
+    informers.note_list(&gvr);
+    planned::plan("confirm", 1);
+    informers.unconfirmed(&gvr.storage(), 1);
+    visited("confirm", 2).await;
+    planned::plan("confirm", 1);
+    informers.gone(&gvr.storage(), 1, "n/a", "uid");
+    visited("confirm", 2).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_for_which_nobody_can_look_is_believed_as_it_was_told() {
+    let (informers, _stop) = unconnected(InformersConfig::default());
+    let gvr = Gvr::new("", "v1", "pods");
+    informers.note_list(&gvr);
+    let floor = informers.floor(&gvr.storage()).unwrap();
+    planned::plan("told list", 1);
+    let version = ResourceVersion::from_number(9);
+    let list = ToldList {
+        keys: KeyRange::of_namespace(None),
+        selector: Selector::default(),
+        pairs: Pairs::default(),
+        resource_version: version,
+    };
+    informers.told_list(&floor, (1, 1), list);
+    visited("told list", 1).await;
+    let settled = async {
+        while floor.told(1) < version {
+            tokio::task::yield_now().await;
+        }
+    };
+    let second = Duration::from_secs(1);
+    tokio::time::timeout(second, settled).await.unwrap();
+}
