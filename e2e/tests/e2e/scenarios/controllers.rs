@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use fleetcache_e2e::client::Client;
 use fleetcache_e2e::client_go::Running;
-use fleetcache_e2e::fault::black_hole;
+use fleetcache_e2e::fault::{BlackHole, black_hole};
 use fleetcache_e2e::poll::{PATIENCE, wait_for};
+use fleetcache_e2e::sim::SimCluster;
 use futures_util::future::join_all;
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -170,16 +171,22 @@ async fn run(bed: &Bed) -> [Duration; 2] {
     took
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ten_workers_reconcile_what_is_healthy_beside_250_objects_on_a_lost_cluster() {
-    let hole = black_hole().unwrap();
+/// A lost cluster, and a healthy one with what is to be reconciled.
+async fn beside(hole: &BlackHole) -> (SimCluster, Bed) {
     let healthy = sim("healthy").await;
     for n in 0..ON_HEALTHY {
         let object = configmap(&format!("o{n}"), "a");
         healthy.store().create("configmaps", object).unwrap();
     }
-    let bed = Bed::start(&[lost("lost", &hole), healthy.context()], DIALLING).await;
+    let bed = Bed::start(&[lost("lost", hole), healthy.context()], DIALLING).await;
     bed.served("healthy", CONFIGMAPS).await;
+    (healthy, bed)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_workers_reconcile_what_is_healthy_beside_250_objects_on_a_lost_cluster() {
+    let hole = black_hole().unwrap();
+    let (_healthy, bed) = beside(&hole).await;
     warm(&bed.client("healthy"), CONFIGMAPS).await;
     bed.grace_spent("lost").await;
 
@@ -212,13 +219,7 @@ fn held(bed: &Bed) -> Answers {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn controller_runtime_reconciles_what_is_healthy_beside_250_objects_on_a_lost_cluster() {
     let hole = black_hole().unwrap();
-    let healthy = sim("healthy").await;
-    for n in 0..ON_HEALTHY {
-        let object = configmap(&format!("o{n}"), "a");
-        healthy.store().create("configmaps", object).unwrap();
-    }
-    let bed = Bed::start(&[lost("lost", &hole), healthy.context()], DIALLING).await;
-    bed.served("healthy", CONFIGMAPS).await;
+    let (_healthy, bed) = beside(&hole).await;
     bed.grace_spent("lost").await;
     let args = ["--lost", "lost", "fleet"];
     let kubeconfig = bed.proxy.kubeconfig();

@@ -4,20 +4,26 @@ use fleetcache_e2e::fault::Relay;
 
 use super::*;
 
+/// A proxy that serves what is in a namespace, and the Cluster `x` in it.
+async fn serving_x(plane: &ControlPlane, mgmt: &Client, namespace: &str) -> Proxy {
+    let proxy = start(&cluster_api_of(
+        plane,
+        &format!("namespaces: [{namespace}]"),
+    ))
+    .await;
+    cluster_api::create_cluster(mgmt, "v1beta2", namespace, "x", &[])
+        .await
+        .unwrap();
+    proxy
+}
+
 #[tokio::test]
 async fn a_secret_that_is_rewritten_all_the_time_reconnects_nobody() {
     let plane = shared().await;
     let mgmt = plane.client().unwrap();
     let namespace = plane.namespace("rewritten").await.unwrap();
     let sim = sim("x").await;
-    let proxy = start(&cluster_api_of(
-        plane,
-        &format!("namespaces: [{namespace}]"),
-    ))
-    .await;
-    cluster_api::create_cluster(&mgmt, "v1beta2", &namespace, "x", &[])
-        .await
-        .unwrap();
+    let proxy = serving_x(plane, &mgmt, &namespace).await;
     let write = async |kubeconfig: &str, count: u32| {
         // Something is different in it each time, or the server would take no notice.
         let count = count.to_string();
@@ -79,14 +85,7 @@ async fn another_address_is_connected_before_the_old_one_is_let_go() {
     let namespace = plane.namespace("moved").await.unwrap();
     let sim = sim("x").await;
     let relay = Relay::start(sim.address()).unwrap();
-    let proxy = start(&cluster_api_of(
-        plane,
-        &format!("namespaces: [{namespace}]"),
-    ))
-    .await;
-    cluster_api::create_cluster(&mgmt, "v1beta2", &namespace, "x", &[])
-        .await
-        .unwrap();
+    let proxy = serving_x(plane, &mgmt, &namespace).await;
     let kubeconfig = sim.kubeconfig_via(relay.address());
     cluster_api::write_secret(&mgmt, &namespace, "x", &[("value", &kubeconfig)])
         .await
