@@ -72,8 +72,10 @@ impl Marked {
         scan(pid, |part| {
             let mut rest = part;
             while let Some(at) = find(rest, &word) {
+                // A freed buffer may end within a number, with anything behind it.
                 let number = rest.get(at + word.len()..at + word.len() + 5);
-                found.extend(number.map(<[u8]>::to_vec));
+                let number = number.and_then(|digits| str::from_utf8(digits).ok()?.parse().ok());
+                found.extend(number.filter(|number: &usize| *number < COUNT));
                 rest = &rest[at + word.len()..];
             }
         })
