@@ -1,9 +1,12 @@
 //! What a reader may have, and for what it waits.
 
 use futures_util::FutureExt;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::envelope::Envelope;
+use crate::gvr::Gvr;
 use crate::store::Store;
 
 const ANY: Scope = Scope {
