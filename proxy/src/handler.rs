@@ -8,28 +8,33 @@ use fleetcache_cache::cluster_accessor::ClusterAccessor;
 use fleetcache_cache::cluster_cache::ClusterCache;
 use fleetcache_cache::connection::Connection;
 use fleetcache_cache::panics::caught;
-use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
-use hyper::body::{Body as _, Incoming};
+use hyper::body::Incoming;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::body::{Body, empty};
+use crate::body::Body;
 use crate::cache_control::CacheControl;
 use crate::decision::LiveReason;
-use crate::documents::{DocumentAnswer, DocumentRequest};
+use crate::documents::DocumentRequest;
 use crate::draining;
-use crate::error::{Error, cause};
+use crate::error::Error;
 use crate::fleet_api::{FleetApi, FleetRequest};
 use crate::limits::{ClusterLimits, Limits};
 use crate::listener::WatchWriter;
 use crate::live::{self, LiveRequest};
 use crate::memory;
-use crate::metrics::{Metrics, Source};
+use crate::metrics::Metrics;
 use crate::observe::Observation;
 use crate::read_settings::ReadSettings;
 use crate::request_info::{RequestInfo, Verb};
 use crate::status;
+
+mod asked;
+mod outcome;
+
+use asked::Asked;
+use outcome::Outcome;
 
 /// What the data path is told by the configuration, per cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,53 +70,6 @@ pub struct HandlerParts {
 /// Answers requests.
 pub struct Handler {
     parts: HandlerParts,
-}
-
-/// An answer, where it came from, and why.
-struct Outcome {
-    response: Response<Body>,
-    source: Source,
-    /// Why it was not answered from memory, or what went wrong; "" for an answer from memory.
-    reason: &'static str,
-}
-
-/// What a request asked for, in words for metrics and the log; "" where it asked for no such thing.
-struct Asked<'a> {
-    cluster: &'a str,
-    verb: &'static str,
-    resource: &'a str,
-}
-
-impl<'a> Asked<'a> {
-    fn of(info: Option<&'a RequestInfo<'_>>, root: Option<&FleetRequest<'_>>) -> Self {
-        let Some(info) = info else {
-            return Self {
-                cluster: "",
-                verb: root.map_or("get", |root| root.verb.as_str()),
-                resource: root.map_or("", FleetRequest::resource),
-            };
-        };
-        let resource = info.resource.as_ref();
-        Self {
-            cluster: info.cluster,
-            verb: info.verb.as_str(),
-            resource: resource.map_or("", |resource| &resource.gvr.resource),
-        }
-    }
-}
-
-impl From<DocumentAnswer> for Outcome {
-    fn from(answer: DocumentAnswer) -> Self {
-        let (source, reason) = match answer.from_memory {
-            true => (Source::Cached, ""),
-            false => (Source::Live, "document"),
-        };
-        Self {
-            response: answer.response,
-            source,
-            reason,
-        }
-    }
 }
 
 impl Handler {
@@ -156,29 +114,18 @@ impl Handler {
             Err(Error::Internal)
         });
         let outcome = outcome.unwrap_or_else(|error| {
-            let mut response = match indents {
-                true => status::indented_response(&error),
-                false => status::response(&error),
-            };
-            set_header(&mut response, "audit-id", audit_id.clone());
-            // kubectl shows the message of a resource's error, but not that of discovery; warnings it always shows.
             let discovery = info.as_ref().is_some_and(|info| info.resource.is_none());
-            if let Some(warning) = status::warning(&error).filter(|_| discovery) {
-                set_header(&mut response, "warning", warning);
-            }
-            if response.status() == StatusCode::SERVICE_UNAVAILABLE {
-                self.parts.metrics.fast_fail(cause(&error));
+            let outcome = Outcome::error(&error, &audit_id, discovery, indents);
+            if outcome.response.status() == StatusCode::SERVICE_UNAVAILABLE {
+                self.parts.metrics.fast_fail(outcome.reason);
             }
             if method == Method::HEAD {
-                response = without_body(response);
+                return outcome.without_body();
             }
-            Outcome {
-                response,
-                source: Source::Local,
-                reason: cause(&error),
-            }
+            outcome
         });
-        self.record(&asked, &target, &audit_id, &outcome, started.elapsed());
+        let elapsed = started.elapsed();
+        asked.record(&outcome, &self.parts.metrics, &target, &audit_id, elapsed);
         outcome.response
     }
 
@@ -212,15 +159,10 @@ impl Handler {
             .fleet_api
             .answer(asked, request.method(), headers);
         let mut response = answer.await?;
-        set_header(&mut response, "audit-id", audit_id.clone());
         if asked.verb == Verb::Watch {
             response = self.watch(response, request);
         }
-        Ok(Outcome {
-            response,
-            source: Source::Local,
-            reason: "",
-        })
+        Ok(Outcome::of_fleet(response, audit_id))
     }
 
     async fn try_handle(
@@ -262,7 +204,7 @@ impl Handler {
                     why,
                 };
                 let response = last_known.ok_or_else(not_connected)?;
-                return Ok(hit(
+                return Ok(Outcome::hit(
                     response,
                     audit_id,
                     "fleetcache; hit; detail=disconnected",
@@ -279,7 +221,7 @@ impl Handler {
                 } else {
                     response
                 };
-                return Ok(hit(response, audit_id, "fleetcache; hit"));
+                return Ok(Outcome::hit(response, audit_id, "fleetcache; hit"));
             }
             Err(reason) => reason,
         };
@@ -290,23 +232,11 @@ impl Handler {
             });
         }
         // 5 live: the cluster itself authorizes and answers
-        let mut response = self.forward(&cluster, &connection, info, request).await?;
-        let detail = format!(
-            "fleetcache; fwd={}; detail={}",
-            reason.forward(),
-            reason.as_str()
-        );
-        if let Ok(detail) = HeaderValue::try_from(detail) {
-            set_header(&mut response, "cache-status", detail);
-        }
+        let response = self.forward(&cluster, &connection, info, request).await?;
         if response.status().is_success() {
             start_informer(&cluster, info, reason);
         }
-        Ok(Outcome {
-            response,
-            source: Source::Live,
-            reason: reason.as_str(),
-        })
+        Ok(Outcome::live(response, reason))
     }
 
     /// What a cluster says about itself: it is asked each time, and need not repeat what is held.
@@ -393,41 +323,6 @@ impl Handler {
     ) -> Response<Body> {
         response.map(|body| draining::until(&self.parts.draining, body, held))
     }
-
-    fn record(
-        &self,
-        asked: &Asked<'_>,
-        target: &str,
-        audit_id: &HeaderValue,
-        outcome: &Outcome,
-        elapsed: Duration,
-    ) {
-        let Asked {
-            cluster,
-            verb,
-            resource,
-        } = *asked;
-        let code = outcome.response.status();
-        self.parts
-            .metrics
-            .request(verb, resource, outcome.source, code.as_u16(), elapsed);
-        if outcome.source == Source::Live {
-            self.parts.metrics.live(outcome.reason);
-        }
-        tracing::debug!(
-            target: "fleetcache::access",
-            cluster,
-            verb,
-            // The path alone: a query may carry what a log should not.
-            path = target.split('?').next().unwrap_or_default(),
-            code = code.as_u16(),
-            source = outcome.source.as_str(),
-            reason = outcome.reason,
-            audit_id = audit_id.to_str().unwrap_or_default(),
-            elapsed = ?elapsed,
-            "request"
-        );
-    }
 }
 
 /// Whether a request asks to be somebody else, which would be done with the proxy's own rights.
@@ -454,32 +349,4 @@ fn start_informer(cluster: &ClusterAccessor, info: &RequestInfo<'_>, reason: Liv
         }
         _ => {}
     }
-}
-
-/// An answer from memory.
-fn hit(mut response: Response<Body>, audit_id: &HeaderValue, status: &'static str) -> Outcome {
-    set_header(&mut response, "audit-id", audit_id.clone());
-    set_header(
-        &mut response,
-        "cache-status",
-        HeaderValue::from_static(status),
-    );
-    Outcome {
-        response,
-        source: Source::Cached,
-        reason: "",
-    }
-}
-
-/// The answer to a HEAD, of which hyper leaves the body out over HTTP/1.1 only.
-fn without_body(response: Response<Body>) -> Response<Body> {
-    let (mut parts, body) = response.into_parts();
-    if let Some(length) = body.size_hint().exact() {
-        parts.headers.insert(CONTENT_LENGTH, length.into());
-    }
-    Response::from_parts(parts, empty())
-}
-
-fn set_header(response: &mut Response<Body>, name: &'static str, value: HeaderValue) {
-    response.headers_mut().insert(name, value);
 }
