@@ -7,8 +7,10 @@ mod health;
 mod keep;
 mod limit;
 mod owner;
+mod progress;
 mod publish;
 mod reason;
+mod rest;
 #[cfg(test)]
 pub(crate) mod tests;
 mod update;
@@ -27,7 +29,7 @@ pub use self::connect_times::ConnectTimeTotals;
 pub(crate) use self::limit::{ConnectLimit, Turn};
 use self::owner::{Asked, Owner};
 pub use self::reason::NotConnectedReason;
-use self::view::View;
+use self::view::{SharedView, View};
 use crate::cluster_config::ClusterConfig;
 use crate::connection::{Connection, next_connection};
 use crate::documents::{Documents, keep_fetched};
@@ -197,7 +199,7 @@ impl ClusterAccessor {
         let owner = Owner::new(
             config,
             connection_tx,
-            view_tx,
+            SharedView::new(&accessor.name, view_tx, changes),
             documents,
             Asked { demand, refresh },
             limit.clone(),
@@ -226,7 +228,7 @@ impl ClusterAccessor {
         &self.context
     }
 
-    /// The connection. Never dials: where a connect is in flight it may wait for its outcome, 40 ms at most. Where the
+    /// The connection. Never dials: where a connect is in flight, and has its turn, it may wait for its outcome, 40 ms at most. Where the
     /// cluster connects on demand, its first connect may be waited for until the connect timeout has passed since that
     /// connect began, and 10 s more for a credential plugin.
     ///

@@ -28,6 +28,7 @@ use crate::cluster_accessor::Turn;
 use crate::cluster_config::EndpointConfig;
 use crate::credential::Credential;
 use crate::upstream::connector::Connector;
+use crate::upstream::endpoint::Endpoint;
 use crate::upstream::informer_shard::Shard;
 use crate::upstream::live::LiveClient;
 use crate::upstream::tls::{self, ALPN_INFORMER, ALPN_LIVE};
@@ -45,7 +46,7 @@ pub struct Connection {
     closed: CancellationToken,
     lost: CancellationToken,
     replaced: CancellationToken,
-    endpoint: EndpointConfig,
+    endpoint: Arc<Endpoint>,
     connect_timeout: Duration,
     target: Target,
     signals: Arc<Signals>,
@@ -69,41 +70,40 @@ struct TlsConfigs {
 }
 
 impl TlsConfigs {
-    fn new(endpoint: &EndpointConfig, credential: &Credential) -> Result<Self, BoxError> {
-        let identity = credential.certificate.as_ref();
+    fn new(endpoint: &Endpoint, credential: &Credential) -> Result<Self, BoxError> {
+        let (endpoint, identity) = (endpoint.tls()?, credential.certificate.as_ref());
         Ok(Self {
-            live: tls::client_config(endpoint, identity, ALPN_LIVE)?,
-            informer: tls::client_config(endpoint, identity, ALPN_INFORMER)?,
+            live: tls::client_config(&endpoint, identity, ALPN_LIVE)?,
+            informer: tls::client_config(&endpoint, identity, ALPN_INFORMER)?,
         })
     }
 }
 
 impl Connection {
-    /// Handles for a cluster; nothing is dialled yet. What is dialled while `turn` lasts keeps to it.
+    /// Handles for a cluster; nothing is dialled yet. What is dialled while `turn` lasts keeps to it. Whoever publishes them
+    /// says which generation and epoch they are.
     ///
     /// # Errors
     /// The CA, the client certificate or the proxy cannot be used.
     pub(crate) fn new(
-        endpoint: &EndpointConfig,
+        endpoint: &Arc<Endpoint>,
         credential: &Credential,
         connect_timeout: Duration,
-        generation: u64,
-        epoch: u64,
         turn: Option<&Arc<Turn>>,
     ) -> Result<Self, BoxError> {
         let tls = TlsConfigs::new(endpoint, credential)?;
         let live = Arc::clone(&tls.live);
-        let live = Connector::new(endpoint, live, None, connect_timeout, turn)?;
+        let live = Connector::new(endpoint.config(), live, None, connect_timeout, turn)?;
         let connection = Self {
-            generation,
-            epoch,
+            generation: 1,
+            epoch: 1,
             lists_anew: false,
             closed: CancellationToken::new(),
             lost: CancellationToken::new(),
             replaced: CancellationToken::new(),
-            endpoint: endpoint.clone(),
+            endpoint: Arc::clone(endpoint),
             connect_timeout,
-            target: Target::new(&endpoint.server)?,
+            target: Target::new(&endpoint.config().server)?,
             signals: Arc::default(),
             authorization: ArcSwapOption::empty(),
             tls: Mutex::new(tls),
@@ -202,11 +202,9 @@ impl Connection {
             .inspect_err(|_| self.suspect())
     }
 
-    /// Dials the server, to the end of the TLS handshake, and hangs up.
-    pub(crate) async fn dial(&self) -> Result<(), BoxError> {
-        let tls = Arc::clone(&self.tls.lock().live);
-        let connector = Connector::new(&self.endpoint, tls, None, self.connect_timeout, None)?;
-        connector.dial(self.target.server()).await.map(drop)
+    /// Whether it dials as configured there.
+    pub(crate) fn dials(&self, endpoint: &EndpointConfig, connect_timeout: Duration) -> bool {
+        self.endpoint.config() == endpoint && self.connect_timeout == connect_timeout
     }
 
     /// How far the cluster's clock is ahead of this process's, to a second, by the last answer to a probe or an informer.
@@ -232,7 +230,8 @@ impl Connection {
         }
         let tls = Arc::clone(&self.tls.lock().informer);
         let shard = Shard::new(self.target.server(), Arc::clone(&self.signals), |heard| {
-            Connector::new(&self.endpoint, tls, Some(heard), self.connect_timeout, None)
+            let endpoint = self.endpoint.config();
+            Connector::new(endpoint, tls, Some(heard), self.connect_timeout, None)
         });
         // The same endpoint has given a connector before.
         let Ok(shard) = shard else {
@@ -299,8 +298,8 @@ impl Connection {
     /// As of `new`.
     pub(crate) fn redial(&self, informers: bool) -> Result<(), BoxError> {
         let tls = self.tls.lock().clone();
-        let timeout = self.connect_timeout;
-        let live = Connector::new(&self.endpoint, tls.live, None, timeout, None)?;
+        let (endpoint, timeout) = (self.endpoint.config(), self.connect_timeout);
+        let live = Connector::new(endpoint, tls.live, None, timeout, None)?;
         // Under the lock, so that a close is not undone.
         let shards = self.shards.lock();
         if self.closed.is_cancelled() {
@@ -311,13 +310,8 @@ impl Connection {
             for shard in shards.iter() {
                 let heard = Arc::clone(shard.heard());
                 let tls = Arc::clone(&tls.informer);
-                shard.redial(Some(Connector::new(
-                    &self.endpoint,
-                    tls,
-                    Some(heard),
-                    timeout,
-                    None,
-                )?));
+                let connector = Connector::new(endpoint, tls, Some(heard), timeout, None)?;
+                shard.redial(Some(connector));
             }
         }
         Ok(())
@@ -347,7 +341,7 @@ impl Connection {
     fn set_authorization(&self, credential: &Credential) {
         // As client-go: over plain http everybody on the way could read it.
         let value = credential.authorization.clone();
-        let value = value.filter(|_| self.endpoint.is_tls());
+        let value = value.filter(|_| self.endpoint.config().is_tls());
         self.authorization.store(value.map(Arc::new));
     }
 }

@@ -260,7 +260,8 @@ fn check(endpoint: &EndpointConfig, credential: &CredentialConfig) -> Result<(),
         | CredentialConfig::Basic { .. }
         | CredentialConfig::Exec(_) => None,
     };
-    tls::client_config(endpoint, certificate.as_ref(), tls::ALPN_LIVE)
+    tls::of_endpoint(endpoint)
+        .and_then(|tls| tls::client_config(&tls, certificate.as_ref(), tls::ALPN_LIVE))
         .map(drop)
         .map_err(|error| error.to_string())
 }

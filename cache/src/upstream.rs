@@ -1,6 +1,7 @@
 //! HTTP clients of one cluster: how they dial, what they verify, and what their errors mean.
 
 pub(crate) mod connector;
+pub(crate) mod endpoint;
 pub(crate) mod error;
 #[cfg(test)]
 pub(crate) mod fake;

@@ -8,10 +8,13 @@ use tokio::time::{Instant, timeout};
 use super::NotConnectedReason;
 use super::health::Probe;
 use super::limit::{ConnectLimit, Turn};
+use super::progress::Progress;
 use super::view::Trouble;
 use crate::cluster_config::{ClusterConfig, EndpointConfig};
 use crate::connection::Connection;
 use crate::credential::{Credential, CredentialError, CredentialSource};
+use crate::upstream::connector::first_sign;
+use crate::upstream::endpoint::Endpoint;
 use crate::upstream::{BoxError, UpstreamError};
 
 /// What a connect gave.
@@ -97,25 +100,23 @@ pub(super) async fn probe_credential(
     }
 }
 
-/// What an attempt is told beside the configuration.
+/// What an attempt has of its owner: all that it needs, so that the owner is free meanwhile.
 pub(super) struct Attempt {
+    pub(super) config: Arc<ClusterConfig>,
+    pub(super) endpoint: Arc<Endpoint>,
+    pub(super) credentials: Arc<CredentialSource>,
     pub(super) limit: ConnectLimit,
     /// The one before failed.
     pub(super) failed_before: bool,
-    pub(super) generation: u64,
-    pub(super) epoch: u64,
     /// A fresh start: a plugin runs again, and the informers list anew.
     pub(super) refresh: bool,
+    pub(super) progress: Progress,
 }
 
-/// Connects. A credential that the server rejects is loaded again and tried once more at once. `credential_loaded` is
-/// called when there is one to try.
-pub(super) async fn connect(
-    config: &ClusterConfig,
-    credentials: &Arc<CredentialSource>,
-    attempt: Attempt,
-    credential_loaded: impl Fn(),
-) -> Result<Connected, Failure> {
+/// Connects. A credential that the server rejects is loaded again and tried once more at once.
+pub(super) async fn connect(attempt: Attempt) -> Result<Connected, Failure> {
+    #[cfg(test)]
+    crate::panics::planned::here("connect");
     let missing = |error: CredentialError| Failure {
         error: error.detail().map(Into::into),
         ..Failure::new(error.reason(), error.to_string())
@@ -127,28 +128,25 @@ pub(super) async fn connect(
             "the client certificate or the CA cannot be used",
         )
     };
-    let timing = &config.timing;
-    let loaded = credentials.load(attempt.refresh).await;
+    let (endpoint, timing) = (&attempt.endpoint, &attempt.config.timing);
+    let loaded = attempt.credentials.load(attempt.refresh).await;
     let mut credential = loaded.map_err(missing)?;
-    credential_loaded();
+    attempt.progress.credential_loaded();
     // After the credential: a plugin may take its time, and it burdens neither DNS nor TLS.
     let turn = Turn::take(attempt.limit.clone(), attempt.failed_before).await;
-    let mut connection = Connection::new(
-        &config.endpoint,
-        &credential,
-        timing.connect_timeout,
-        attempt.generation,
-        attempt.epoch,
-        Some(&turn),
-    )
-    .map_err(unusable)?;
+    attempt.progress.has_its_turn(true);
+    let connect_timeout = timing.connect_timeout;
+    let mut connection =
+        Connection::new(endpoint, &credential, connect_timeout, Some(&turn)).map_err(unusable)?;
     connection.lists_anew = attempt.refresh;
     let ask = || probe_credential(&connection, &timing.probe_path, timing.connect_timeout);
     let (mut outcome, mut uid) = turn.while_waiting(ask()).await;
     if matches!(outcome, Probe::Unauthorized) {
         drop(turn);
-        let renewed = credentials.load(true).await.map_err(missing)?;
+        attempt.progress.has_its_turn(false);
+        let renewed = attempt.credentials.load(true).await.map_err(missing)?;
         let _turn = Turn::take(attempt.limit, attempt.failed_before).await;
+        attempt.progress.has_its_turn(true);
         connection.rotate(&credential, &renewed).map_err(unusable)?;
         credential = renewed;
         (outcome, uid) = ask().await;
@@ -158,7 +156,7 @@ pub(super) async fn connect(
         outcome = Probe::Failed(UpstreamError::ConnectTimeout);
     }
     if !outcome.is_reachable() {
-        let mut failure = Failure::from_probe(outcome, &config.endpoint);
+        let mut failure = Failure::from_probe(outcome, endpoint.config());
         failure.credential = Some(credential);
         return Err(failure);
     }
@@ -173,14 +171,20 @@ pub(super) async fn connect(
 /// Returns when the server, of which nothing was heard, is there again: its address is dialled once more, and the kernel goes
 /// on asking until `until`. A stopped process answers the handshake that waits for it as soon as it goes on; so its return
 /// is not a matter of when the next attempt is due. The connection itself is of no use, since nothing was asked on it.
-pub(super) async fn answered(config: &ClusterConfig, until: Instant) {
+///
+/// Hundreds of clusters may wait so at once. None costs more than a socket: TLS is not begun before somebody accepts, in a
+/// turn among the connects, and goes no further than its first message.
+pub(super) async fn answered(endpoint: Arc<Endpoint>, limit: ConnectLimit, until: Instant) {
     let patience = until.saturating_duration_since(Instant::now());
-    // Nothing is asked, so nobody need be told who asks; the last credential may be one for another server.
-    let nobody = Credential::default();
-    let connection = Connection::new(&config.endpoint, &nobody, patience, 0, 0, None);
-    match connection {
-        Ok(connection) if connection.dial().await.is_ok() => {}
+    let hello = async {
+        let _permit = limit.acquire(true).await;
+        endpoint.hello()
+    };
+    if first_sign(endpoint.config(), patience, hello)
+        .await
+        .is_err()
+    {
         // Then the next attempt tells why.
-        Ok(_) | Err(_) => std::future::pending().await,
+        std::future::pending().await
     }
 }

@@ -39,9 +39,17 @@ pub(super) struct Kept {
     told: bool,
     last_reload: Option<Instant>,
     load_at: Option<Instant>,
-    /// When another attempt is made to replace the connection, where one has failed. Meanwhile its credential stays as it is:
-    /// what is configured now is meant for another server.
-    pub(super) replace_at: Option<Instant>,
+    replacement: Replacement,
+}
+
+/// Whether another connection is to take the place of one. Meanwhile its credential stays as it is: what is configured now may
+/// be meant for another server.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Replacement {
+    None,
+    InFlight,
+    /// An attempt has failed; the next one is made then.
+    At(Instant),
 }
 
 impl Kept {
@@ -64,23 +72,48 @@ impl Kept {
             told: false,
             last_reload: None,
             load_at,
-            replace_at: None,
+            replacement: Replacement::None,
         }
     }
 
-    /// Other timings hold now, and where it says so another credential, which is loaded at once and put in the place of the
-    /// old one if it is another.
-    pub(super) fn reconfigure(&mut self, timing: &ConnectionTiming, other_credential: bool) {
+    /// Other timings hold now.
+    pub(super) fn reconfigure(&mut self, timing: &ConnectionTiming) {
         self.health.set_threshold(timing.probe_failure_threshold);
         let latest = self.last_probe + timing.probe_interval;
         self.probe_at = self.probe_at.min(latest.max(Instant::now()));
-        if other_credential {
+    }
+
+    /// Another connection is being made.
+    pub(super) fn is_being_replaced(&mut self) {
+        self.replacement = Replacement::InFlight;
+    }
+
+    /// The next attempt to make another connection comes then.
+    pub(super) fn is_replaced_at(&mut self, at: Instant) {
+        self.replacement = Replacement::At(at);
+    }
+
+    /// It stays, and other timings hold now. Another credential is loaded at once and put in the place of the old one if it
+    /// differs; while it was to go it missed what became of its own.
+    pub(super) fn stays(&mut self, timing: &ConnectionTiming, other_credential: bool) {
+        self.reconfigure(timing);
+        let was_to_go = std::mem::replace(&mut self.replacement, Replacement::None);
+        if other_credential || was_to_go != Replacement::None {
             // What is being loaded is the old one.
             self.loading = None;
             self.load_at = Some(Instant::now());
-            // It may be what the replacement has failed for.
-            self.replace_at = self.replace_at.map(|_| Instant::now());
         }
+    }
+
+    fn replace_at(&self) -> Option<Instant> {
+        match self.replacement {
+            Replacement::At(at) => Some(at),
+            Replacement::None | Replacement::InFlight => None,
+        }
+    }
+
+    fn is_to_go(&self) -> bool {
+        self.replacement != Replacement::None
     }
 
     fn reload(&mut self, owner: &Owner) {
@@ -105,8 +138,12 @@ impl Kept {
         let reloaded = self
             .last_reload
             .is_some_and(|at| at.elapsed() < MIN_RELOAD_GAP);
-        let is_replaced = self.replace_at.is_some();
-        if raised.credential_rejected() && !self.probe_after_load && !reloaded && !is_replaced {
+        if raised.credential_rejected() && self.is_to_go() {
+            // No other is loaded for it: the next probe tells whether it is lost, and one in flight may not.
+            if !std::mem::replace(&mut self.doubted, true) {
+                self.probing = None;
+            }
+        } else if raised.credential_rejected() && !self.probe_after_load && !reloaded {
             // A probe in flight would still speak for the credential from before.
             self.probing = None;
             self.health.rejected();
@@ -117,14 +154,15 @@ impl Kept {
 }
 
 impl Owner {
-    /// Probes until the connection ends, or is to be replaced.
+    /// Probes until the connection ends, or it is time to replace it.
     pub(super) async fn keep(&mut self, kept: &mut Kept) -> Next {
         loop {
             let connection = Arc::clone(&kept.connection);
+            let replace_at = kept.replace_at();
             tokio::select! {
                 raised = connection.signals().raised() => {
                     if raised.epoch_ended() {
-                        return self.epoch_ended(kept.opened);
+                        return Next::EpochEnded(kept.opened);
                     }
                     kept.raised(raised, self);
                 }
@@ -149,8 +187,8 @@ impl Owner {
                             kept.probe_at = kept.last_probe + drifting(self.config.timing.probe_interval);
                         }
                         Verdict::AskAgain(pause) => kept.probe_at = kept.last_probe + pause,
-                        Verdict::ReloadCredential if kept.replace_at.is_none() => kept.reload(self),
-                        Verdict::ReloadCredential | Verdict::Disconnect => return self.lost(probe),
+                        Verdict::ReloadCredential if !kept.is_to_go() => kept.reload(self),
+                        Verdict::ReloadCredential | Verdict::Disconnect => return Next::Lost(probe),
                     }
                 }
                 Some(loaded) = OptionFuture::from(kept.loading.as_mut()) => {
@@ -161,14 +199,11 @@ impl Owner {
                         kept.probe_at = Instant::now();
                     }
                 }
-                () = at(kept.load_at), if kept.loading.is_none() && kept.replace_at.is_none() => {
+                () = at(kept.load_at), if kept.loading.is_none() && !kept.is_to_go() => {
                     kept.load_at = None;
                     kept.loading = Some(self.load(kept.probe_after_load));
                 }
-                () = at(kept.replace_at) => {
-                    kept.replace_at = None;
-                    return Next::Connect;
-                }
+                () = at(replace_at) => return Next::Connect,
             }
         }
     }

@@ -23,7 +23,7 @@ struct Permits {
 
 /// The right to connect, given back on drop.
 #[derive(Debug)]
-struct ConnectPermit {
+pub(super) struct ConnectPermit {
     _all: Option<OwnedSemaphorePermit>,
     _failed_before: Option<OwnedSemaphorePermit>,
 }
@@ -38,7 +38,7 @@ impl ConnectLimit {
         self.0.store(Arc::new(Permits::new(at_once)));
     }
 
-    async fn acquire(&self, failed_before: bool) -> ConnectPermit {
+    pub(super) async fn acquire(&self, failed_before: bool) -> ConnectPermit {
         // Neither is ever closed; without a permit the limit would only not be kept.
         let permits = self.0.load_full();
         let failed_before = if failed_before {

@@ -3,16 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
-use super::attempt::{self, Attempt, Failure};
+use super::attempt::{self, Attempt, Connected, Failure};
 use super::health::Probe;
 use super::keep::Kept;
 use super::limit::ConnectLimit;
-use super::view::{Trouble, View};
+use super::rest::Rest;
+use super::view::{SharedView, Trouble};
 use super::{Changes, NotConnectedReason};
 use crate::backoff::Backoff;
 use crate::cluster_config::{ClusterConfig, ConnectPolicy};
@@ -20,6 +23,7 @@ use crate::connection::Connection;
 use crate::credential::{Credential, CredentialSource};
 use crate::documents::Documents;
 use crate::panics::caught;
+use crate::upstream::endpoint::Endpoint;
 
 /// A server that answers 5xx to a connect is about to start or to end: either is seen soon, at little cost.
 const STARTING_PAUSE: Duration = Duration::from_secs(5);
@@ -39,19 +43,45 @@ const STEADY: Duration = Duration::from_secs(10);
 ///
 ///  any ──► Removed: the task ends
 /// ```
-/// A changed configuration cuts a step short; see `update.rs`. So does a refresh.
+/// A changed configuration cuts a step short; see `update.rs`. So does a refresh. What a step waits for is in its state, so
+/// that one which is cut short for nothing goes on where it was.
 ///
 /// Connected and Degraded are one state here, told apart by `Health`: both probe, both serve. A connection that is to be
-/// replaced (another address or CA, a refresh) serves until there is another: see [`Kept::replace_at`].
+/// replaced (another address or CA, a refresh) serves until there is another, and is probed as any other meanwhile: it may
+/// be lost before.
 pub(super) enum State {
     /// Not tried yet.
     Pending,
     /// A connect is in flight; what is kept, if anything, is to be replaced.
-    Connecting(Option<Box<Kept>>),
+    Connecting(InFlight, Option<Box<Kept>>),
     /// A connection is published.
     Connected(Box<Kept>),
-    /// None; the next connect waits until then.
-    Disconnected(Instant),
+    /// None; the next connect waits for its time.
+    Disconnected(Rest),
+}
+
+impl State {
+    /// The connection that is published, if there is one.
+    fn kept(self) -> Option<Box<Kept>> {
+        match self {
+            Self::Connecting(_, kept) => kept,
+            Self::Connected(kept) => Some(kept),
+            Self::Pending | Self::Disconnected(_) => None,
+        }
+    }
+
+    /// Whether a fresh start is being made.
+    fn is_refreshing(&self) -> bool {
+        matches!(self, Self::Connecting(attempt, _) if attempt.refreshes)
+    }
+}
+
+/// An attempt to connect. It borrows nothing of the owner, who looks after the old connection beside it.
+pub(super) struct InFlight {
+    started: Instant,
+    /// It is a fresh start.
+    refreshes: bool,
+    outcome: BoxFuture<'static, Result<Connected, Failure>>,
 }
 
 /// What others ask of an owner.
@@ -64,12 +94,14 @@ pub(super) struct Asked {
 
 pub(super) struct Owner {
     pub(super) config: Arc<ClusterConfig>,
+    /// Where `config` says, for all attempts.
+    pub(super) endpoint: Arc<Endpoint>,
     pub(super) connection: watch::Sender<Option<Arc<Connection>>>,
-    pub(super) view: watch::Sender<View>,
+    pub(super) view: Arc<SharedView>,
     /// Emptied before anybody hears of another epoch.
     pub(super) documents: Arc<Documents>,
-    asked: Asked,
-    limit: ConnectLimit,
+    pub(super) asked: Asked,
+    pub(super) limit: ConnectLimit,
     pub(super) changes: Arc<Changes>,
     pub(super) credentials: Arc<CredentialSource>,
     /// The one that the connection speaks for, or the last one that failed.
@@ -85,12 +117,12 @@ pub(super) struct Owner {
     pub(super) epoch: u64,
     /// Of the cluster that this epoch is about, where known.
     pub(super) uid: Option<String>,
-    /// The address has changed since the last connect.
-    pub(super) moved: bool,
+    /// Where the last connection leads.
+    pub(super) last_endpoint: Option<Arc<Endpoint>>,
     /// The next connection is a fresh start: its informers list anew.
     pub(super) refreshing: bool,
     /// The connect before was begun because the server gave a sign. One that then stays silent again gets its pause.
-    answered: bool,
+    pub(super) answered: bool,
     /// The troubles logged since it was last connected; one of them again is `debug`.
     pub(super) logged: Vec<Trouble>,
 }
@@ -99,7 +131,7 @@ impl Owner {
     pub(super) fn new(
         config: Arc<ClusterConfig>,
         connection: watch::Sender<Option<Arc<Connection>>>,
-        view: watch::Sender<View>,
+        view: SharedView,
         documents: Arc<Documents>,
         asked: Asked,
         limit: ConnectLimit,
@@ -116,13 +148,14 @@ impl Owner {
             generation: 0,
             epoch: 1,
             uid: None,
-            moved: false,
+            last_endpoint: None,
             refreshing: false,
             answered: false,
             logged: Vec::new(),
+            endpoint: Endpoint::new(config.endpoint.clone()),
             config,
             connection,
-            view,
+            view: Arc::new(view),
             documents,
             asked,
             limit,
@@ -159,8 +192,7 @@ impl Owner {
                 NotConnectedReason::InternalError,
                 "internal error; the connection is made anew",
             );
-            self.publish_disconnected(trouble, Some(until));
-            state = State::Disconnected(until);
+            state = self.disconnected(trouble, until);
         }
     }
 
@@ -169,30 +201,36 @@ impl Owner {
         loop {
             // A step cut short leaves nothing half done: what it publishes comes at its end.
             let next = tokio::select! {
-                next = Box::pin(self.step(&mut state)) => Some(next),
-                Ok(()) = updates.changed() => None,
+                next = Box::pin(self.step(&mut state)) => next,
+                Ok(()) = updates.changed() => {
+                    let config = Arc::clone(&updates.borrow_and_update());
+                    state = self.updated(&config, state);
+                    continue;
+                }
                 () = refresh.notified() => {
+                    // One that is under way is for all who ask meanwhile: who asks in a loop would never get any.
+                    if state.is_refreshing() {
+                        continue;
+                    }
                     info!(cluster = self.config.name, "refresh asked for");
                     self.refreshing = true;
-                    Some(Next::Connect)
+                    Next::Connect
                 }
             };
-            state = match next {
-                Some(next) => next.after(state),
-                None => {
-                    let config = Arc::clone(&updates.borrow_and_update());
-                    self.updated(config, state)
-                }
-            };
+            state = self.after(next, state);
         }
     }
 
     async fn step(&mut self, state: &mut State) -> Next {
         match state {
             State::Pending => self.pending().await,
-            State::Connecting(kept) => self.connect(kept.is_some()).await,
+            State::Connecting(attempt, None) => Next::Attempted(Box::new((&mut attempt.outcome).await)),
+            State::Connecting(attempt, Some(kept)) => tokio::select! {
+                outcome = &mut attempt.outcome => Next::Attempted(Box::new(outcome)),
+                next = self.keep(kept) => next,
+            },
             State::Connected(kept) => self.keep(kept).await,
-            State::Disconnected(until) => self.rest(*until).await,
+            State::Disconnected(rest) => self.rest(rest).await,
         }
     }
 
@@ -203,27 +241,54 @@ impl Owner {
         Next::Connect
     }
 
-    /// `replacing`: there is a connection that serves meanwhile.
-    async fn connect(&mut self, replacing: bool) -> Next {
-        let started = Instant::now();
-        self.publish_connecting(started);
-        let attempt = Attempt {
-            limit: self.limit.clone(),
-            failed_before: self.failures > 0,
-            generation: self.generation + 1,
-            epoch: self.epoch,
-            refresh: self.refreshing,
-        };
-        let outcome = attempt::connect(&self.config, &self.credentials, attempt, || {
-            self.publish_step(Trouble::starting());
-        });
-        match Box::pin(outcome).await {
-            Ok(connected) => Next::Connected(self.connected(connected, started)),
-            Err(failure) => self.connect_failed(failure, started, replacing),
+    fn after(&mut self, next: Next, state: State) -> State {
+        match (next, state) {
+            (Next::Connect, state) => self.connect(state.kept()),
+            (Next::Attempted(outcome), State::Connecting(attempt, kept)) => match *outcome {
+                Ok(connected) => State::Connected(self.connected(connected, attempt.started)),
+                Err(failure) => self.connect_failed(failure, attempt.started, kept),
+            },
+            (Next::Lost(probe), State::Connecting(attempt, _)) => {
+                self.lost_meanwhile(probe);
+                State::Connecting(attempt, None)
+            }
+            (Next::Lost(probe), _) => self.lost(probe),
+            // An attempt in flight may have asked the cluster that was there before.
+            (Next::EpochEnded(opened), _) => self.epoch_ended(opened),
+            // There is none but while connecting.
+            (Next::Attempted(_), state) => state,
         }
     }
 
-    fn connect_failed(&mut self, failure: Failure, started: Instant, replacing: bool) -> Next {
+    /// Begins to connect; what is kept serves meanwhile.
+    pub(super) fn connect(&mut self, mut kept: Option<Box<Kept>>) -> State {
+        if let Some(kept) = &mut kept {
+            kept.is_being_replaced();
+        }
+        let started = Instant::now();
+        let attempt = Attempt {
+            progress: self.publish_connecting(started),
+            config: Arc::clone(&self.config),
+            endpoint: Arc::clone(&self.endpoint),
+            credentials: Arc::clone(&self.credentials),
+            limit: self.limit.clone(),
+            failed_before: self.failures > 0,
+            refresh: self.refreshing,
+        };
+        let attempt = InFlight {
+            started,
+            refreshes: self.refreshing,
+            outcome: attempt::connect(attempt).boxed(),
+        };
+        State::Connecting(attempt, kept)
+    }
+
+    fn connect_failed(
+        &mut self,
+        failure: Failure,
+        started: Instant,
+        kept: Option<Box<Kept>>,
+    ) -> State {
         self.failures = self.failures.saturating_add(1);
         let mut pause = self.backoff.next_pause();
         if failure.trouble.reason == NotConnectedReason::ServerError {
@@ -232,66 +297,45 @@ impl Owner {
         let until = Instant::now() + pause;
         self.log_trouble(&failure, Some(started.elapsed()), pause);
         self.changes.connect_times.note(started.elapsed());
-        if !replacing {
-            self.credential = failure.credential.clone().unwrap_or_default();
-            self.publish_disconnected(failure.trouble.clone(), Some(until));
-        }
-        self.publish(|view| {
+        let trouble = failure.trouble;
+        let state = match kept {
+            // It stays, and the next attempt to replace it comes then.
+            Some(mut kept) => {
+                kept.is_replaced_at(until);
+                self.view.change(|view| view.next_attempt = Some(until));
+                State::Connected(kept)
+            }
+            None => {
+                self.credential = failure.credential.unwrap_or_default();
+                let state = self.disconnected(trouble.clone(), until);
+                self.view.change(|view| view.probe_failed(trouble));
+                state
+            }
+        };
+        self.view.change(|view| {
             view.connects.failed += 1;
             view.connects.last_duration = Some(started.elapsed());
             view.outcomes += 1;
-            if replacing {
-                view.next_attempt = Some(until);
-            } else {
-                view.probe_failed(failure.trouble);
-            }
         });
-        if replacing {
-            Next::KeepUntil(until)
-        } else {
-            Next::Disconnected(until)
-        }
+        state
     }
 
-    /// Waits for the time of the next connect.
-    async fn rest(&mut self, until: Instant) -> Next {
-        let reason = self.view.borrow().trouble.as_ref().map(|t| t.reason);
-        // A server that shakes hands and says nothing more would be asked without a pause.
-        let listens = reason.is_some_and(NotConnectedReason::is_silence)
-            && !std::mem::take(&mut self.answered);
-        let about_credential = reason.is_some_and(NotConnectedReason::is_about_credential);
-        tokio::select! {
-            () = sleep_until(until) => {}
-            () = self.credentials.another_in_files(&self.credential),
-                if about_credential && self.credentials.is_in_files() =>
-            {
-                info!(cluster = self.config.name, "credential changed");
-                self.logged.clear();
-                return Next::Connect;
-            }
-            () = attempt::answered(&self.config, until), if listens => {
-                self.answered = true;
-                debug!(cluster = self.config.name, "the server answers");
-                return Next::Connect;
-            }
-        }
-        if self.config.connect == ConnectPolicy::OnDemand && !self.connected_before {
-            self.publish_idle();
-            self.asked.demand.notified().await;
-        }
-        Next::Connect
-    }
-
-    pub(super) fn lost(&mut self, probe: Probe) -> Next {
+    fn lost(&mut self, probe: Probe) -> State {
         let pause = self.backoff.next_pause();
         let until = Instant::now() + pause;
         let failure = Failure::from_probe(probe, &self.config.endpoint);
         self.log_trouble(&failure, None, pause);
-        self.publish_disconnected(failure.trouble, Some(until));
-        Next::Disconnected(until)
+        self.disconnected(failure.trouble, until)
     }
 
-    pub(super) fn epoch_ended(&mut self, opened: Instant) -> Next {
+    /// What was to be replaced is lost before it could be; the attempt goes on.
+    fn lost_meanwhile(&mut self, probe: Probe) {
+        let failure = Failure::from_probe(probe, &self.config.endpoint);
+        self.log_trouble(&failure, None, Duration::ZERO);
+        self.publish_disconnected(failure.trouble, None);
+    }
+
+    fn epoch_ended(&mut self, opened: Instant) -> State {
         self.epoch += 1;
         self.documents.adopt(self.epoch);
         // The next connect learns whose epoch this is.
@@ -310,35 +354,18 @@ impl Owner {
             NotConnectedReason::ClusterReplaced,
             "the cluster was replaced or restored; it is being read anew",
         );
-        self.publish_disconnected(trouble, Some(until));
-        Next::Disconnected(until)
+        self.disconnected(trouble, until)
     }
 }
 
-/// How to go on after a step.
+/// How a step has ended.
 pub(super) enum Next {
     /// Connect now.
     Connect,
-    /// Connected.
-    Connected(Box<Kept>),
-    /// There is none; connect then.
-    Disconnected(Instant),
-    /// The attempt to replace what is kept has failed: it stays, and the next attempt comes then.
-    KeepUntil(Instant),
-}
-
-impl Next {
-    fn after(self, state: State) -> State {
-        match (self, state) {
-            (Self::Connect, State::Connected(kept)) => State::Connecting(Some(kept)),
-            (Self::Connect, State::Connecting(kept)) => State::Connecting(kept),
-            (Self::Connect, State::Pending | State::Disconnected(_)) => State::Connecting(None),
-            (Self::Connected(kept), _) => State::Connected(kept),
-            (Self::KeepUntil(until), State::Connecting(Some(mut kept))) => {
-                kept.replace_at = Some(until);
-                State::Connected(kept)
-            }
-            (Self::Disconnected(until) | Self::KeepUntil(until), _) => State::Disconnected(until),
-        }
-    }
+    /// The attempt in flight has ended.
+    Attempted(Box<Result<Connected, Failure>>),
+    /// The last probe says that the connection is lost.
+    Lost(Probe),
+    /// Another cluster is behind the connection, which was opened then.
+    EpochEnded(Instant),
 }

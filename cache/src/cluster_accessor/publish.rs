@@ -11,7 +11,8 @@ use super::attempt::{Connected, Failure};
 use super::health::{Health, Probe};
 use super::keep::Kept;
 use super::owner::Owner;
-use super::view::{Trouble, View, grace};
+use super::progress::Progress;
+use super::view::{Trouble, grace};
 use crate::cluster_config::ConnectPolicy;
 use crate::connection::Connection;
 use crate::credential::CredentialError;
@@ -21,54 +22,34 @@ use crate::error_chain::error_chain;
 const MOST_LOGGED: usize = 8;
 
 impl Owner {
-    /// Changes the view, and tells who follows the cluster where that is news.
-    pub(super) fn publish(&self, change: impl FnOnce(&mut View)) {
-        let mut is_news = false;
-        self.view.send_modify(|view| {
-            let before = view.news();
-            change(view);
-            is_news = view.news() != before;
-        });
-        if is_news {
-            self.changes.note(&self.config.name);
-        }
-    }
-
     /// A connect is in flight.
-    pub(super) fn publish_connecting(&self, started: Instant) {
+    pub(super) fn publish_connecting(&self, started: Instant) -> Progress {
         let grace = grace(&self.config, self.connected_before, self.failures);
         let is_first = self.failures == 0 && !self.connected_before;
-        let is_bounded = is_first && self.config.connect == ConnectPolicy::OnDemand;
+        // It is for those who wait, from its first step to its last, and they know how long.
+        let is_asked_for = is_first && self.config.connect == ConnectPolicy::OnDemand;
+        let grace_in_line = if is_asked_for { grace } else { Duration::ZERO };
         let serves = self.connection.borrow().is_some();
-        self.publish(|view| {
+        self.view.change(|view| {
             // While it is replaced it goes on to serve.
             if !serves {
                 view.state = ConnectionState::Connecting;
             }
             view.next_attempt = None;
-            view.grace = grace;
-            view.grace_ends = is_bounded.then(|| started + grace);
+            view.grace = grace_in_line;
+            view.grace_ends = is_asked_for.then(|| started + grace);
         });
         if let Some(plugin) = self.config.credential.plugin_name() {
-            self.publish_step(Trouble::waiting_for_plugin(&plugin));
+            self.view.tell_step(Trouble::waiting_for_plugin(&plugin));
         }
         debug!(cluster = self.config.name, "connecting");
-    }
-
-    /// What the first connect does now; a later one goes on to tell why the one before failed.
-    pub(super) fn publish_step(&self, step: Trouble) {
-        self.publish(|view| {
-            let trouble = view.trouble.as_ref();
-            if trouble.is_some_and(|trouble| trouble.reason == step.reason) {
-                view.trouble = Some(step);
-            }
-        });
+        Progress::new(&self.view, grace, grace_in_line)
     }
 
     /// Nobody asks, so nobody dials; whoever asks next may wait for it as for any connect.
     pub(super) fn publish_idle(&self) {
         let grace = grace(&self.config, self.connected_before, self.failures);
-        self.publish(|view| {
+        self.view.change(|view| {
             view.next_attempt = None;
             view.grace = grace;
             view.grace_ends = None;
@@ -85,13 +66,15 @@ impl Owner {
         } = connected;
         let is_other = match (&self.uid, &uid) {
             (Some(before), Some(now)) => before != now,
-            // At another address it may be any cluster, whatever its versions are.
-            _ => self.moved && self.connected_before,
+            // On another way it may be any cluster, whatever its versions are.
+            _ => {
+                let before = self.last_endpoint.as_ref();
+                before.is_some_and(|before| !before.is_same_way(&self.endpoint))
+            }
         };
-        self.moved = false;
+        self.last_endpoint = Some(Arc::clone(&self.endpoint));
         if is_other {
             self.epoch += 1;
-            connection.epoch = self.epoch;
             self.documents.adopt(self.epoch);
             warn!(
                 cluster = self.config.name,
@@ -102,7 +85,8 @@ impl Owner {
         // A uid that could not be read this time is still the one to compare with.
         self.uid = uid.or_else(|| self.uid.take());
         connection.set_kube_system_uid(self.uid.clone());
-        self.generation = connection.generation;
+        self.generation += 1;
+        (connection.generation, connection.epoch) = (self.generation, self.epoch);
         self.credential = credential;
         self.failures = 0;
         self.refreshing = false;
@@ -115,7 +99,7 @@ impl Owner {
         }
         let connection = Arc::new(connection);
         let epoch = self.epoch;
-        self.publish(|view| view.epoch = epoch);
+        self.view.change(|view| view.epoch = epoch);
         let before = self.connection.send_replace(Some(Arc::clone(&connection)));
         let was_connected = before.is_some();
         if let Some(before) = before {
@@ -129,7 +113,7 @@ impl Owner {
         std::mem::replace(&mut self.replaced, connection.replaced().clone()).cancel();
         let elapsed = started.elapsed();
         self.changes.connect_times.note(elapsed);
-        self.publish(|view| {
+        self.view.change(|view| {
             view.state = ConnectionState::Connected;
             view.trouble = None;
             view.next_attempt = None;
@@ -177,7 +161,7 @@ impl Owner {
             ConnectionState::Connected
         };
         let mut before = state;
-        self.publish(|view| {
+        self.view.change(|view| {
             before = std::mem::replace(&mut view.state, state);
             match trouble {
                 None => view.probe_succeeded(matches!(probe, Probe::Forbidden)),
@@ -212,7 +196,7 @@ impl Owner {
     /// The reason first, then the end of the connection: whoever finds none finds its reason.
     pub(super) fn publish_disconnected(&self, trouble: Trouble, until: Option<Instant>) {
         let lost = self.connection.borrow().is_some();
-        self.publish(|view| {
+        self.view.change(|view| {
             view.epoch = self.epoch;
             if lost {
                 let now = SystemTime::now();

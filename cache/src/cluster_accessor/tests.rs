@@ -6,6 +6,8 @@ mod documents;
 mod logs;
 mod loss;
 mod proxies;
+mod replacing;
+mod turns;
 mod updates;
 
 use std::collections::BTreeMap;
@@ -27,6 +29,7 @@ use crate::connection::{Connection, empty_body};
 use crate::credential::CredentialConfig;
 use crate::eviction::Fleet;
 use crate::informers::InformersConfig;
+use crate::panics::planned;
 use crate::upstream::UpstreamError;
 use crate::upstream::fake::{FakeServer, within};
 
@@ -71,14 +74,17 @@ struct Running {
 
 impl Running {
     fn start(config: ClusterConfig) -> Self {
+        Self::start_under(&ConnectLimit::new(4), config)
+    }
+
+    fn start_under(limit: &ConnectLimit, config: ClusterConfig) -> Self {
         let tasks = TaskTracker::new();
-        let limit = ConnectLimit::new(4);
         let shutdown = CancellationToken::new();
         let fleet = Fleet::start(InformersConfig::default(), &tasks, &shutdown);
         let tasks_before = tasks.len();
         let changes = Arc::default();
         Self {
-            accessor: ClusterAccessor::start(config, &limit, &changes, &fleet, &shutdown),
+            accessor: ClusterAccessor::start(config, limit, &changes, &fleet, &shutdown),
             changes,
             tasks,
             tasks_before,
@@ -113,6 +119,23 @@ impl Running {
         self.until(|view| view.state == ConnectionState::Disconnected)
             .await
     }
+}
+
+/// Lets every task that is not waiting for anything do what it has to.
+async fn others_have_acted() {
+    for _ in 0..20 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Waits until so many attempts to connect have begun since `planned::plan("connect", 0)`.
+async fn attempts(count: u32) {
+    within(async {
+        while planned::visits("connect") < count {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
 }
 
 async fn get(connection: &Connection, path: &str) -> Result<Bytes, UpstreamError> {

@@ -4,16 +4,18 @@ use std::sync::Arc;
 
 use tracing::info;
 
+use super::keep::Kept;
 use super::owner::{Owner, State};
 use crate::backoff::Backoff;
 use crate::cluster_config::{ClusterConfig, ConnectPolicy};
 use crate::credential::{CredentialConfig, CredentialSource};
+use crate::upstream::endpoint::Endpoint;
 
 impl Owner {
     /// Takes over a changed configuration and tells how to go on.
-    pub(super) fn updated(&mut self, config: Arc<ClusterConfig>, state: State) -> State {
-        let before = std::mem::replace(&mut self.config, config);
-        let now = &self.config;
+    pub(super) fn updated(&mut self, config: &Arc<ClusterConfig>, state: State) -> State {
+        let before = std::mem::replace(&mut self.config, Arc::clone(config));
+        let now = config;
         let same_connection = before.endpoint == now.endpoint
             && before.credential == now.credential
             && before.timing == now.timing
@@ -22,42 +24,54 @@ impl Owner {
             return state;
         }
         info!(cluster = now.name, "configuration of the cluster changed");
-        if before.credential != now.credential {
+        let other_credential = before.credential != now.credential;
+        if other_credential {
             self.credentials = Arc::new(CredentialSource::new(now.credential.clone()));
         }
-        // Any of them may lead to another cluster.
-        let way = |config: &ClusterConfig| {
-            let endpoint = &config.endpoint;
-            let (proxy, name) = (&endpoint.proxy_url, &endpoint.tls_server_name);
-            (endpoint.server.clone(), proxy.clone(), name.clone())
-        };
-        if way(&before) != way(now) {
-            self.moved = true;
+        if before.endpoint != now.endpoint {
+            self.endpoint = Endpoint::new(now.endpoint.clone());
         }
         // Told anew: what was in the way may be another thing now, or the same one still.
         self.logged.clear();
         self.failures = 0;
         self.backoff = Backoff::new(now.timing.backoff_min, now.timing.backoff_max);
-        let same_dial = before.endpoint == now.endpoint
-            && before.timing.connect_timeout == now.timing.connect_timeout;
-        let other_credential = before.credential != now.credential;
+        let connect_timeout = now.timing.connect_timeout;
+        let same_attempt = before.endpoint == now.endpoint
+            && !other_credential
+            && before.timing.connect_timeout == connect_timeout
+            && before.timing.probe_path == now.timing.probe_path;
         let taken_away = matches!(now.credential, CredentialConfig::Missing(_));
+        let stays = |kept: &Kept| kept.connection.dials(&now.endpoint, connect_timeout);
         match state {
             // A credential that was taken away must not be used on: the next connect fails for want of one.
-            State::Connected(_) | State::Connecting(_) if taken_away => State::Connecting(None),
-            State::Connected(mut kept) if same_dial => {
-                kept.reconfigure(&now.timing, other_credential);
+            State::Connected(_) | State::Connecting(..) if taken_away => self.connect(None),
+            State::Connected(mut kept) if same_attempt => {
+                kept.reconfigure(&now.timing);
+                State::Connected(kept)
+            }
+            State::Connecting(attempt, mut kept) if same_attempt => {
+                if let Some(kept) = &mut kept {
+                    kept.reconfigure(&now.timing);
+                }
+                State::Connecting(attempt, kept)
+            }
+            // It is the right one, or is so again.
+            State::Connected(mut kept) | State::Connecting(_, Some(mut kept))
+                if !self.refreshing && stays(&kept) =>
+            {
+                kept.stays(&now.timing, other_credential);
+                self.view.change(|view| view.next_attempt = None);
                 State::Connected(kept)
             }
             // The old connection serves until there is another.
-            State::Connected(kept) => State::Connecting(Some(kept)),
-            State::Connecting(kept) => State::Connecting(kept),
+            State::Connected(kept) => self.connect(Some(kept)),
+            State::Connecting(_, kept) => self.connect(kept),
             State::Pending | State::Disconnected(_) => {
                 if now.connect == ConnectPolicy::OnDemand && !self.connected_before {
                     self.publish_idle();
                     return State::Pending;
                 }
-                State::Connecting(None)
+                self.connect(None)
             }
         }
     }

@@ -1,11 +1,14 @@
 //! What the owner publishes of a cluster.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::{
-    ClusterStatus, ConnectionState, Connects, NotConnected, NotConnectedReason, ProbeFailure,
+    Changes, ClusterStatus, ConnectionState, Connects, NotConnected, NotConnectedReason,
+    ProbeFailure,
 };
 use crate::cluster_config::{ClusterConfig, ConnectPolicy};
 use crate::credential::CredentialSource;
@@ -203,6 +206,46 @@ impl View {
             generation: self.generation,
             epoch: self.epoch,
         }
+    }
+}
+
+/// A cluster's view, in the hands of those who change it.
+pub(super) struct SharedView {
+    name: String,
+    view: watch::Sender<View>,
+    changes: Arc<Changes>,
+}
+
+impl SharedView {
+    pub(super) fn new(name: &str, view: watch::Sender<View>, changes: &Arc<Changes>) -> Self {
+        Self {
+            name: name.to_owned(),
+            view,
+            changes: Arc::clone(changes),
+        }
+    }
+
+    /// Changes it, and tells who follows the cluster where that is news.
+    pub(super) fn change(&self, change: impl FnOnce(&mut View)) {
+        let mut is_news = false;
+        self.view.send_modify(|view| {
+            let before = view.news();
+            change(view);
+            is_news = view.news() != before;
+        });
+        if is_news {
+            self.changes.note(&self.name);
+        }
+    }
+
+    /// What the first connect does now; a later one goes on to tell why the one before failed.
+    pub(super) fn tell_step(&self, step: Trouble) {
+        self.change(|view| {
+            let trouble = view.trouble.as_ref();
+            if trouble.is_some_and(|trouble| trouble.reason == step.reason) {
+                view.trouble = Some(step);
+            }
+        });
     }
 }
 

@@ -56,7 +56,7 @@ impl Connection {
         // The status counts; whatever becomes of the body.
         let body = body.collect().await.ok();
         let wants_tls = status == StatusCode::BAD_REQUEST
-            && !self.endpoint.is_tls()
+            && !self.endpoint.config().is_tls()
             && body.is_some_and(|body| is_about_tls(&body.to_bytes()));
         Ok(ProbeAnswer { status, wants_tls })
     }

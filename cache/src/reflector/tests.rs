@@ -12,6 +12,7 @@ use crate::gvr::Gvr;
 use crate::informer::Scope;
 use crate::informers::InformersConfig;
 use crate::panics::planned;
+use crate::upstream::endpoint::Endpoint;
 
 const ANY: Scope = Scope {
     namespace: false,
@@ -40,7 +41,8 @@ async fn an_informer_that_panicked_shows_nothing_and_starts_over_after_a_pause()
 
     let server = config("http://127.0.0.1:1").endpoint;
     let timeout = Duration::from_secs(1);
-    let connection = Connection::new(&server, &Credential::default(), timeout, 1, 1, None).unwrap();
+    let server = Endpoint::new(server);
+    let connection = Connection::new(&server, &Credential::default(), timeout, None).unwrap();
     let (_connections, connected) = watch::channel(Some(Arc::new(connection)));
     planned::plan("reflector", 2);
     let mut running = Box::pin(reflector.run(connected));

@@ -15,6 +15,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tower_service::Service;
 
@@ -106,6 +107,26 @@ impl Service<Uri> for Connector {
         let dial = tokio::time::timeout(self.timeout, self.https.call(server));
         Box::pin(async move { dial.await.map_err(|_elapsed| DialTimeout)? })
     }
+}
+
+/// Dials a server and returns at the first sign of it: that it accepts, and over TLS the first byte of its answer to `hello`,
+/// which is asked for when somebody has accepted.
+///
+/// # Errors
+/// It cannot be dialled, or the connection ends without a sign.
+pub(crate) async fn first_sign(
+    endpoint: &EndpointConfig,
+    timeout: Duration,
+    hello: impl Future<Output = Result<Option<Vec<u8>>, BoxError>>,
+) -> Result<(), BoxError> {
+    let mut tcp = TcpConnector::new(endpoint, None, timeout)?;
+    std::future::poll_fn(|cx| tcp.poll_ready(cx)).await?;
+    let mut stream = TokioIo::new(tcp.call(endpoint.server.clone()).await?);
+    if let Some(hello) = hello.await? {
+        stream.write_all(&hello).await?;
+        stream.read_u8().await?;
+    }
+    Ok(())
 }
 
 /// Opens the byte stream under TLS: directly, or through a proxy.

@@ -24,16 +24,11 @@ pub(crate) const ALPN_LIVE: &[&[u8]] = &[b"http/1.1"];
 /// HTTP/2, else HTTP/1.1: what informers speak.
 pub(crate) const ALPN_INFORMER: &[&[u8]] = &[b"h2", b"http/1.1"];
 
-/// The TLS side of a client for `endpoint`. A config is made anew for each client certificate: a resumed session would
-/// speak for the old one.
+/// What is checked of a server at `endpoint`, for whoever may ask.
 ///
 /// # Errors
-/// The CA bundle, the certificate or the key cannot be used.
-pub(crate) fn client_config(
-    endpoint: &EndpointConfig,
-    identity: Option<&ClientCertificate>,
-    alpn: &[&[u8]],
-) -> Result<Arc<ClientConfig>, BoxError> {
+/// The CA bundle cannot be used.
+pub(crate) fn of_endpoint(endpoint: &EndpointConfig) -> Result<ClientConfig, BoxError> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let mut config = if endpoint.insecure_skip_tls_verify {
         builder(&provider)?
@@ -47,8 +42,23 @@ pub(crate) fn client_config(
     } else {
         with_system_roots(&provider)?
     };
+    config.resumption = sessions();
+    Ok(config)
+}
+
+/// The TLS side of a client that checks as `endpoint` does. It has sessions of its own: one that was resumed would speak for
+/// the client certificate that began it.
+///
+/// # Errors
+/// The certificate or the key cannot be used.
+pub(crate) fn client_config(
+    endpoint: &ClientConfig,
+    identity: Option<&ClientCertificate>,
+    alpn: &[&[u8]],
+) -> Result<Arc<ClientConfig>, BoxError> {
+    let mut config = endpoint.clone();
     if let Some(identity) = identity {
-        let pair = identity.certified(&provider)?;
+        let pair = identity.certified(config.crypto_provider())?;
         config.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(pair));
     }
     config.resumption = sessions();
@@ -71,16 +81,13 @@ fn sessions() -> Resumption {
 fn with_system_roots(provider: &Arc<CryptoProvider>) -> Result<ClientConfig, BoxError> {
     static SHARED: Mutex<Option<ClientConfig>> = Mutex::new(None);
     let mut shared = SHARED.lock();
-    let mut config = match &*shared {
+    Ok(match &*shared {
         Some(config) => config.clone(),
         None => {
             let verifier = builder(provider)?.try_with_platform_verifier()?;
             shared.insert(verifier.with_no_client_auth()).clone()
         }
-    };
-    // Only the verifier is shared, not the sessions.
-    config.resumption = sessions();
-    Ok(config)
+    })
 }
 
 /// The CAs of a PEM bundle, one at least.

@@ -336,6 +336,9 @@ async fn a_server_that_shakes_hands_and_says_nothing_gets_its_pauses() {
     // The connect, the handshake that waited, and the one connect that this called for.
     running.until(|view| view.connects.failed == 2).await;
     running.disconnected().await;
+    let mut relabelled = config.clone();
+    relabelled.labels.insert("a".to_owned(), "b".to_owned());
+    running.accessor.update(relabelled);
     // As long as it takes one without pauses to fail five times.
     config.timing.backoff_min = Duration::from_millis(1);
     config.timing.backoff_max = Duration::from_millis(1);

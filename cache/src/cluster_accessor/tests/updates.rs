@@ -5,6 +5,7 @@ use http::StatusCode;
 use secrecy::SecretString;
 
 use super::*;
+use crate::cluster_accessor::NotConnectedReason;
 
 fn with_token(server: &FakeServer, token: &str) -> ClusterConfig {
     let mut config = config_of(server);
@@ -193,4 +194,93 @@ async fn news_of_a_cluster_is_told_and_probes_are_none() {
     running.until(|view| view.probe_forbidden).await;
     assert_eq!(running.changes.taken().await.len(), 1);
     assert!(running.accessor.status().last_probe_ok);
+}
+
+/// Changes nothing that a connection depends on.
+async fn relabel(running: &Running, config: &mut ClusterConfig) {
+    let number = config.labels.len();
+    config.labels.insert(format!("l{number}"), String::new());
+    running.accessor.update(config.clone());
+    others_have_acted().await;
+}
+
+#[tokio::test]
+async fn labels_do_not_disturb_a_connect() {
+    planned::plan("connect", 0);
+    let server = FakeServer::start("127.0.0.1").await;
+    server.change(|script| script.mute = true);
+    let mut config = config_of(&server);
+    let running = Running::start(config.clone());
+    server.dialled().await;
+    for _ in 0..10 {
+        relabel(&running, &mut config).await;
+    }
+    // Nor does when it is probed.
+    config.timing.probe_interval *= 2;
+    running.accessor.update(config);
+    others_have_acted().await;
+    server.change(|script| script.mute = false);
+    running.connected().await;
+    assert_eq!(planned::visits("connect"), 1);
+}
+
+#[tokio::test]
+async fn labels_do_not_keep_a_credential_from_being_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("token");
+    let mut config = config("https://127.0.0.1:1");
+    config.credential = CredentialConfig::TokenFile(path.clone());
+    config.timing.backoff_min = Duration::from_secs(3600);
+    config.timing.backoff_max = Duration::from_secs(3600);
+    let running = Running::start(config.clone());
+    let until = running.disconnected().await.next_attempt;
+    std::fs::write(&path, "t").unwrap();
+    tokio::time::pause();
+    for second in 0..10 {
+        relabel(&running, &mut config).await;
+        let view = running.accessor.view.borrow().clone();
+        let reason = view.trouble.unwrap().reason;
+        if reason == NotConnectedReason::ConnectionRefused {
+            return;
+        }
+        assert_eq!(view.next_attempt, until, "{second} {reason:?}");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    panic!("the credential in the file was not tried");
+}
+
+#[tokio::test]
+async fn an_address_that_comes_back_is_the_one_before() {
+    let (old, new) = (
+        FakeServer::start("127.0.0.1").await,
+        FakeServer::start("127.0.0.1").await,
+    );
+    old.change(|script| script.uid = None);
+    new.kill();
+    let mut here = config_of(&old);
+    here.timing.backoff_min = Duration::from_millis(10);
+    here.timing.backoff_max = Duration::from_millis(20);
+    let mut there = here.clone();
+    there.endpoint = config_of(&new).endpoint;
+    let running = Running::start(here.clone());
+    let before = running.connected().await;
+
+    // Still connected: nothing is left to do.
+    running.accessor.update(there.clone());
+    running.until(|view| view.connects.failed >= 1).await;
+    running.accessor.update(here.clone());
+    others_have_acted().await;
+    let status = running.accessor.status();
+    assert_eq!((status.generation, status.next_attempt), (1, None));
+    assert!(!before.closed().is_cancelled());
+
+    // Lost meanwhile.
+    running.accessor.update(there);
+    old.kill();
+    before.suspect();
+    running.disconnected().await;
+    old.revive().await;
+    running.accessor.update(here);
+    let after = running.connected().await;
+    assert_eq!((after.generation, after.epoch), (2, 1));
 }

@@ -1,0 +1,108 @@
+//! What serves while another connection is being made.
+
+use http::StatusCode;
+
+use super::*;
+use crate::cluster_accessor::{NotConnectedReason, Turn};
+
+/// A connected cluster whose next connect has begun, and does not come to its turn while the second is held.
+async fn replacing(server: &FakeServer) -> (Running, Arc<Turn>) {
+    planned::plan("connect", 0);
+    let limit = ConnectLimit::new(1);
+    let running = Running::start_under(&limit, config_of(server));
+    running.connected().await;
+    let turn = Turn::take(limit, false).await;
+    running.accessor.refresh();
+    attempts(2).await;
+    (running, turn)
+}
+
+#[tokio::test]
+async fn a_server_that_dies_while_another_connection_is_made_is_told_at_once() {
+    let server = FakeServer::start("127.0.0.1").await;
+    let (running, turn) = replacing(&server).await;
+    let before = running.connected().await;
+    server.kill();
+    before.suspect();
+    tokio::time::pause();
+    let view = running.disconnected().await;
+    tokio::time::resume();
+    let trouble = view.trouble.unwrap();
+    assert_eq!(trouble.reason, NotConnectedReason::ConnectionRefused);
+    assert_eq!((view.next_attempt, view.disconnects), (None, 1));
+    within(before.lost().cancelled()).await;
+
+    // It goes on, and is not begun anew.
+    server.revive().await;
+    drop(turn);
+    let after = running.connected().await;
+    assert!(after.lists_anew);
+    assert_eq!((after.generation, after.epoch), (2, 1));
+    let connects = running.accessor.status().connects;
+    assert_eq!((connects.succeeded, connects.failed), (2, 0));
+    assert_eq!(planned::visits("connect"), 2);
+}
+
+#[tokio::test]
+async fn another_cluster_is_noticed_while_another_connection_is_made() {
+    let server = FakeServer::start("127.0.0.1").await;
+    let (running, turn) = replacing(&server).await;
+    let before = running.connected().await;
+    server.change(|script| script.uid = Some("uid-2".to_owned()));
+    before.epoch_ended();
+    within(before.lost().cancelled()).await;
+    drop(turn);
+    let after = running.connected().await;
+    assert!(after.lists_anew);
+    assert_eq!((after.generation, after.epoch), (2, 2));
+    // What the attempt has heard may be of the cluster before.
+    assert_eq!(planned::visits("connect"), 3);
+}
+
+#[tokio::test]
+async fn a_refused_credential_is_noticed_while_another_connection_is_made() {
+    let server = FakeServer::start("127.0.0.1").await;
+    let (running, _turn) = replacing(&server).await;
+    let before = running.connected().await;
+    server.change(|script| {
+        script.public_probe = true;
+        script.accepted = Some("Bearer other".to_owned());
+    });
+    before.credential_rejected();
+    let view = running.disconnected().await;
+    let trouble = view.trouble.unwrap();
+    assert_eq!(trouble.reason, NotConnectedReason::Unauthorized);
+    assert_eq!(view.next_attempt, None);
+}
+
+#[tokio::test]
+async fn health_is_told_while_another_connection_is_made() {
+    let server = FakeServer::start("127.0.0.1").await;
+    let (running, turn) = replacing(&server).await;
+    let before = running.connected().await;
+    server.change(|script| script.probe = StatusCode::SERVICE_UNAVAILABLE);
+    before.suspect();
+    running.until(|view| view.consecutive_failures >= 1).await;
+    server.change(|script| script.probe = StatusCode::OK);
+    drop(turn);
+    running.until(|view| view.generation == 2).await;
+    assert_eq!(running.accessor.status().disconnects, 0);
+}
+
+#[tokio::test]
+async fn refreshes_while_one_is_under_way_are_one() {
+    let server = FakeServer::start("127.0.0.1").await;
+    let (running, turn) = replacing(&server).await;
+    for _ in 0..10 {
+        running.accessor.refresh();
+        others_have_acted().await;
+    }
+    assert_eq!(planned::visits("connect"), 2);
+    drop(turn);
+    running.until(|view| view.generation == 2).await;
+    others_have_acted().await;
+    assert_eq!(planned::visits("connect"), 2);
+    // The next one is another.
+    running.accessor.refresh();
+    running.until(|view| view.generation == 3).await;
+}
