@@ -48,14 +48,28 @@ static INSTANCES: AtomicU64 = AtomicU64::new(0);
 pub enum ConnectionState {
     /// Not tried yet.
     Pending,
-    /// A connect is in flight.
+    /// The first connect is in flight. That another try is under way is no state: of a cluster that stays away each would be
+    /// one.
     Connecting,
     /// Reachable.
     Connected,
     /// Reachable, but answers 5xx to the probe: dialled anew, still served.
     Degraded,
-    /// Not reachable; the next connect waits for its time.
+    /// Not reachable; the next connect waits for its time, or is in flight.
     Disconnected,
+}
+
+impl ConnectionState {
+    /// The state as written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "Pending",
+            Self::Connecting => "Connecting",
+            Self::Connected => "Connected",
+            Self::Degraded => "Degraded",
+            Self::Disconnected => "Disconnected",
+        }
+    }
 }
 
 /// Why a cluster is not connected, in words that a client may see: never an address or a credential.
@@ -115,6 +129,17 @@ pub struct ClusterStatus {
     pub generation: u64,
     /// Counts the clusters that were behind its name.
     pub epoch: u64,
+}
+
+impl ClusterStatus {
+    /// Why it is not as it should be: not connected, or degraded.
+    pub fn trouble(&self) -> Option<(NotConnectedReason, &str)> {
+        match (&self.not_connected, &self.probe_failure, self.state) {
+            (Some(why), _, _) => Some((why.reason, &why.message)),
+            (None, Some(why), ConnectionState::Degraded) => Some((why.reason, &why.message)),
+            _ => None,
+        }
+    }
 }
 
 /// Why a probe failed, in words that a client may see.

@@ -280,7 +280,7 @@ fn not_connected(cluster: &str, why: &NotConnected) -> Failure {
         message += &format!("; next attempt in {seconds}s");
     }
     // While nothing is planned because the first connect is under way: it takes about a second where it works.
-    let is_starting = why.reason == NotConnectedReason::ClusterStarting;
+    let is_starting = why.reason.class() == NotConnectedReason::ClusterStarting.as_str();
     let retry_after_seconds = next.or_else(|| is_starting.then_some(1));
     // The class says what to do, the reason what happened.
     let mut causes = vec![Cause::because(why.reason.class())];

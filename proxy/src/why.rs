@@ -333,10 +333,10 @@ fn not_connected(status: ClusterStatus) -> (NotConnectedReason, String) {
             "The cluster has been connected just now; ask again.".to_owned(),
         );
     };
-    let mut sentence = if why.reason == NotConnectedReason::ClusterStarting {
+    let mut sentence = if why.reason.class() == reason.class() {
         format!(
-            "The cluster has not been connected yet ({}; on demand, the first request does it). A request waits for that for a \
-             moment, and is answered 503 where it takes longer.",
+            "The cluster has not been connected yet ({}). A request waits for that for a moment, and is answered 503 where it \
+             takes longer.",
             why.message
         )
     } else {

@@ -29,11 +29,11 @@ impl Owner {
         // It is for those who wait, from its first step to its last, and they know how long.
         let is_asked_for = is_first && self.config.connect == ConnectPolicy::OnDemand;
         let grace_in_line = if is_asked_for { grace } else { Duration::ZERO };
-        let serves = self.connection.borrow().is_some();
         self.view.change(|view| {
-            // While it is replaced it goes on to serve.
-            if !serves {
+            // Only the first one is a state of its own: of a cluster that stays away each try would be news.
+            if view.state == ConnectionState::Pending {
                 view.state = ConnectionState::Connecting;
+                view.trouble = Some(Trouble::starting());
             }
             view.next_attempt = None;
             view.grace = grace_in_line;

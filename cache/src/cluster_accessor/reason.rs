@@ -7,6 +7,8 @@ use crate::upstream::UpstreamError;
 pub enum NotConnectedReason {
     /// The first connect has not ended yet.
     ClusterStarting,
+    /// It connects at the first request, and there was none yet.
+    OnDemand,
     /// The credential cannot be had: a file is missing, a plugin failed.
     CredentialMissing,
     /// The credential is no such thing: a client certificate or a CA that cannot be read.
@@ -41,8 +43,9 @@ pub enum NotConnectedReason {
 
 impl NotConnectedReason {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::ClusterStarting,
+        Self::OnDemand,
         Self::CredentialMissing,
         Self::CredentialInvalid,
         Self::Unauthorized,
@@ -64,6 +67,7 @@ impl NotConnectedReason {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::ClusterStarting => "ClusterStarting",
+            Self::OnDemand => "OnDemand",
             Self::CredentialMissing => "CredentialMissing",
             Self::CredentialInvalid => "CredentialInvalid",
             Self::Unauthorized => "Unauthorized",
@@ -86,7 +90,7 @@ impl NotConnectedReason {
     /// cluster.
     pub fn class(self) -> &'static str {
         match self {
-            Self::ClusterStarting => "ClusterStarting",
+            Self::ClusterStarting | Self::OnDemand => "ClusterStarting",
             Self::CredentialMissing => "CredentialMissing",
             Self::CredentialInvalid | Self::Unauthorized => "CredentialInvalid",
             Self::NameNotResolved

@@ -39,6 +39,14 @@ impl Trouble {
         )
     }
 
+    /// Nobody has asked for a cluster that connects on demand.
+    pub(super) fn on_demand(name: &str) -> Self {
+        Self::new(
+            NotConnectedReason::OnDemand,
+            format!("it connects at the first request, or by: fleetcache refresh {name}"),
+        )
+    }
+
     /// The first connect stands at its first step, which may take longest.
     pub(super) fn waiting_for_plugin(name: &str) -> Self {
         Self::new(
@@ -99,7 +107,10 @@ impl View {
             state: ConnectionState::Pending,
             epoch: 1,
             lost_at: None,
-            trouble: Some(Trouble::starting()),
+            trouble: Some(match config.connect {
+                ConnectPolicy::Always => Trouble::starting(),
+                ConnectPolicy::OnDemand => Trouble::on_demand(&config.name),
+            }),
             next_attempt: None,
             grace: first_grace(config),
             grace_ends: None,

@@ -46,11 +46,8 @@ pub(super) fn of(
     let connected = match status.state {
         ConnectionState::Connected | ConnectionState::Degraded => "True",
         // Never tried, or for the first time: neither is known.
-        ConnectionState::Pending => "Unknown",
-        ConnectionState::Connecting if status.connects.failed + status.connects.succeeded == 0 => {
-            "Unknown"
-        }
-        ConnectionState::Connecting | ConnectionState::Disconnected => "False",
+        ConnectionState::Pending | ConnectionState::Connecting => "Unknown",
+        ConnectionState::Disconnected => "False",
     };
     let connected = Condition {
         last_transition_time: seconds(status.last_transition),

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use fleetcache_cache::cluster_accessor::{ClusterAccessor, ClusterStatus, ConnectionState};
+use fleetcache_cache::cluster_accessor::ClusterAccessor;
 use fleetcache_cache::cluster_config::{ClusterConfig, ConnectPolicy};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -122,7 +122,8 @@ impl ClusterConnection {
     pub(super) fn of(cluster: &ClusterAccessor, now: SystemTime, before: Option<&Self>) -> Self {
         let (config, status) = (cluster.config(), cluster.status());
         let grace = config.timing.remote_connection_grace_period;
-        let trouble = trouble(&status);
+        let trouble = status.trouble();
+        let trouble = trouble.map(|(reason, message)| (reason.as_str(), message.to_owned()));
         let before = before.map_or(&[][..], |before| &before.status.conditions);
         Self {
             api_version: API_VERSION.to_owned(),
@@ -152,7 +153,7 @@ impl ClusterConnection {
                 epoch: status.epoch,
                 generation: status.generation,
                 server_version: server_version(cluster),
-                state: state(&status).to_owned(),
+                state: status.state.as_str().to_owned(),
                 reason: trouble.as_ref().map(|it| it.0).unwrap_or_default().into(),
                 message: trouble.map(|it| it.1).unwrap_or_default(),
                 ..Status::default()
@@ -180,31 +181,6 @@ impl ClusterConnection {
     pub(super) fn to_json(&self) -> Bytes {
         let json = serde_json::to_string(self).expect("strings and numbers always serialise");
         as_go_writes(json).into()
-    }
-}
-
-/// Why a cluster is not as it should be: a word and a sentence.
-fn trouble(status: &ClusterStatus) -> Option<(&'static str, String)> {
-    match (&status.not_connected, &status.probe_failure, status.state) {
-        (Some(why), _, _) => Some((why.reason.as_str(), why.message.clone())),
-        (None, Some(why), ConnectionState::Degraded) => {
-            Some((why.reason.as_str(), why.message.clone()))
-        }
-        _ => None,
-    }
-}
-
-/// Where the connection stands. That another try is under way is no transition: of a cluster that stays away it would be
-/// told with each.
-fn state(status: &ClusterStatus) -> &'static str {
-    match status.state {
-        ConnectionState::Pending => "Pending",
-        ConnectionState::Connecting if status.connects.failed + status.connects.succeeded == 0 => {
-            "Connecting"
-        }
-        ConnectionState::Connected => "Connected",
-        ConnectionState::Degraded => "Degraded",
-        ConnectionState::Connecting | ConnectionState::Disconnected => "Disconnected",
     }
 }
 

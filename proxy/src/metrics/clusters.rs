@@ -8,9 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use fleetcache_cache::cluster_accessor::{
-    ClusterAccessor, ClusterStatus, ConnectTimeTotals, ConnectionState,
-};
+use fleetcache_cache::cluster_accessor::{ClusterAccessor, ClusterStatus, ConnectTimeTotals};
 use fleetcache_cache::cluster_cache::ClusterCache;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
@@ -41,17 +39,11 @@ impl Seen {
         self.status.not_connected.is_none()
     }
 
-    /// Its state, and why it is not connected.
+    /// Its state, and why it is not as it should be.
     fn state(&self) -> (&'static str, &'static str) {
-        let state = match self.status.state {
-            ConnectionState::Pending => "Pending",
-            ConnectionState::Connecting => "Connecting",
-            ConnectionState::Connected => "Connected",
-            ConnectionState::Degraded => "Degraded",
-            ConnectionState::Disconnected => "Disconnected",
-        };
-        let why = self.status.not_connected.as_ref();
-        (state, why.map_or("", |why| why.reason.as_str()))
+        let why = self.status.trouble();
+        let reason = why.map_or("", |(reason, _)| reason.as_str());
+        (self.status.state.as_str(), reason)
     }
 }
 
@@ -291,7 +283,7 @@ mod tests {
         assert_eq!(series.len(), CLUSTERS);
         // Never probed and with no connect planned.
         assert!(series.values().all(|count| *count == 10), "{series:?}");
-        let idle = r#"fleetcache_clusters{state="Pending",reason="ClusterStarting"} 1000"#;
+        let idle = r#"fleetcache_clusters{state="Pending",reason="OnDemand"} 1000"#;
         assert!(text.lines().any(|line| line == idle), "{text:.2000}");
         assert!(clusters.remove("c0007"));
         assert!(!scrape.text().contains("c0007"));

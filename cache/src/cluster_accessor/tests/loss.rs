@@ -103,6 +103,8 @@ async fn server_errors_degrade_and_keep_serving() {
     get(&served, "/x").await.unwrap();
     let degraded = running.accessor.status();
     assert!(!degraded.last_probe_ok && degraded.not_connected.is_none());
+    let (reason, _) = degraded.trouble().unwrap();
+    assert_eq!(reason, NotConnectedReason::ServerError);
     server.change(|script| script.probe = StatusCode::FORBIDDEN);
     running
         .until(|view| view.state == ConnectionState::Connected)

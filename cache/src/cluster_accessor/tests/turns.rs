@@ -87,6 +87,30 @@ async fn what_waits_for_a_silent_server_speaks_tls_in_its_turn() {
 }
 
 #[tokio::test]
+async fn a_cluster_that_nobody_has_asked_for_says_how_it_is_connected() {
+    let server = FakeServer::start("127.0.0.1").await;
+    server.change(|script| script.mute = true);
+    let mut config = config_of(&server);
+    config.connect = ConnectPolicy::OnDemand;
+    let running = Running::start(config);
+    let status = running.accessor.status();
+    assert_eq!(status.state, ConnectionState::Pending);
+    let why = status.not_connected.unwrap();
+    assert_eq!(why.reason, NotConnectedReason::OnDemand);
+    assert_eq!(why.reason.class(), "ClusterStarting");
+    assert_eq!(
+        why.message,
+        "it connects at the first request, or by: fleetcache refresh c"
+    );
+    running.accessor.refresh();
+    let view = running
+        .until(|view| view.state == ConnectionState::Connecting)
+        .await;
+    let trouble = view.trouble.unwrap();
+    assert_eq!(trouble.reason, NotConnectedReason::ClusterStarting);
+}
+
+#[tokio::test]
 async fn tls_is_made_once_for_all_attempts() {
     planned::plan("tls of an endpoint", 0);
     let mut config = config("https://127.0.0.1:1");

@@ -284,3 +284,19 @@ async fn an_address_that_comes_back_is_the_one_before() {
     let after = running.connected().await;
     assert_eq!((after.generation, after.epoch), (2, 1));
 }
+
+#[tokio::test]
+async fn another_try_is_no_state_of_its_own() {
+    planned::plan("connect", 0);
+    let server = FakeServer::start("127.0.0.1").await;
+    server.change(|script| script.mute = true);
+    let running = Running::start(config("https://127.0.0.1:1"));
+    running.disconnected().await;
+    running.accessor.update(config_of(&server));
+    server.dialled().await;
+    let status = running.accessor.status();
+    assert_eq!(status.state, ConnectionState::Disconnected);
+    let (reason, _) = status.trouble().unwrap();
+    assert_eq!(reason, NotConnectedReason::ConnectionRefused);
+    assert_eq!(status.next_attempt, None);
+}
