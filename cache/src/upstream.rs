@@ -8,7 +8,7 @@ pub(crate) mod fake;
 pub(crate) mod heard;
 pub(crate) mod informer_shard;
 pub(crate) mod live;
-mod resolver;
+pub(crate) mod resolver;
 pub(crate) mod tls;
 
 use bytes::Bytes;

@@ -224,7 +224,9 @@ impl Owner {
     async fn step(&mut self, state: &mut State) -> Next {
         match state {
             State::Pending => self.pending().await,
-            State::Connecting(attempt, None) => Next::Attempted(Box::new((&mut attempt.outcome).await)),
+            State::Connecting(attempt, None) => {
+                Next::Attempted(Box::new((&mut attempt.outcome).await))
+            }
             State::Connecting(attempt, Some(kept)) => tokio::select! {
                 outcome = &mut attempt.outcome => Next::Attempted(Box::new(outcome)),
                 next = self.keep(kept) => next,

@@ -5,6 +5,7 @@ mod dialling;
 mod documents;
 mod logs;
 mod loss;
+mod moved;
 mod panics;
 mod proxies;
 mod replacing;

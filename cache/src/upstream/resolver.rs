@@ -58,6 +58,10 @@ impl Service<Name> for Resolver {
     }
 
     fn call(&mut self, name: Name) -> Self::Future {
+        #[cfg(test)]
+        if let Some(address) = planned::answer(name.as_str()) {
+            return Box::pin(std::future::ready(Ok(vec![address].into_iter())));
+        }
         Box::pin(PLACES.look_up(name.as_str().to_owned(), |name| (name, 0).to_socket_addrs()))
     }
 }
@@ -93,6 +97,28 @@ impl Places {
         } else if !is_slow {
             names.remove(&name);
         }
+    }
+}
+
+/// Answers that a test has planned, for its own thread.
+#[cfg(test)]
+pub(crate) mod planned {
+    use std::cell::RefCell;
+    use std::collections::HashMap;
+    use std::net::{IpAddr, SocketAddr};
+
+    thread_local! {
+        static ANSWERS: RefCell<HashMap<&'static str, IpAddr>> = RefCell::default();
+    }
+
+    /// From now on the name has this address.
+    pub(crate) fn plan(name: &'static str, address: IpAddr) {
+        ANSWERS.with_borrow_mut(|answers| answers.insert(name, address));
+    }
+
+    pub(super) fn answer(name: &str) -> Option<SocketAddr> {
+        let address = ANSWERS.with_borrow(|answers| answers.get(name).copied());
+        address.map(|address| SocketAddr::new(address, 0))
     }
 }
 
