@@ -114,6 +114,8 @@ async fn copy(
         if read == 0 {
             break;
         }
+        #[cfg(test)]
+        assert_ne!(&buffer[..read], b"panic", "on purpose");
         to.write_all(&buffer[..read]).await?;
         // TLS may hold the last record back.
         to.flush().await?;

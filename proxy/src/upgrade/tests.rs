@@ -6,6 +6,7 @@ use tokio::sync::mpsc;
 
 use super::*;
 use crate::live::testing::{LONG, Proxy, cluster, cluster_saying, gone, read_head, read_until};
+use crate::telemetry;
 
 const ASK: &str = "POST /clusters/a/api/v1/namespaces/n/pods/p/exec HTTP/1.1\r\nhost: p\r\nconnection: Upgrade\r\n\
     upgrade: SPDY/3.1\r\nx-stream-protocol-version: v4.channel.k8s.io\r\ncontent-length: 0\r\n\r\n";
@@ -117,6 +118,35 @@ async fn a_side_that_breaks_takes_the_other_with_it() {
         proxy.tunnels.close();
         proxy.tunnels.wait().await;
     }
+}
+
+#[tokio::test]
+async fn a_tunnel_that_panics_is_counted_and_ends_alone() {
+    telemetry::watch_panics();
+    let before = telemetry::panics();
+    let (proxy, mut ends) = switching("").await;
+    let mut tunnel = async || {
+        let mut client = proxy.send(ASK).await;
+        read_head(&mut client).await;
+        (client, ends.recv().await.unwrap().1)
+    };
+    let (mut neighbour, mut neighbours_cluster) = tunnel().await;
+    for panics_at_client in [true, false] {
+        let (mut client, mut cluster) = tunnel().await;
+        let (side, other) = match panics_at_client {
+            true => (&mut client, &mut cluster),
+            false => (&mut cluster, &mut client),
+        };
+        side.write_all(b"panic").await.unwrap();
+        gone(side).await;
+        gone(other).await;
+    }
+    assert!(telemetry::panics() >= before + 2);
+    neighbour.write_all(b"ping").await.unwrap();
+    read_until(&mut neighbours_cluster, "ping").await;
+    drop((neighbour, neighbours_cluster));
+    proxy.tunnels.close();
+    proxy.tunnels.wait().await;
 }
 
 #[tokio::test]
