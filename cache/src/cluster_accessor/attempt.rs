@@ -61,7 +61,7 @@ impl Failure {
         });
         let mut failure = Self::new(trouble.reason, trouble.message);
         failure.refused = matches!(probe, Probe::Unauthorized);
-        failure.hint = probe.hint(endpoint.is_tls());
+        failure.hint = probe.hint(endpoint);
         if let Probe::Failed(error) = probe {
             failure.error = Some(error.into());
         }

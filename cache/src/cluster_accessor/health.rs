@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::NotConnectedReason;
 use super::view::Trouble;
+use crate::cluster_config::EndpointConfig;
 use crate::upstream::UpstreamError;
 
 /// The pause before a failed probe is repeated: a refusal may be a restart, whose end is near; a timeout took long enough
@@ -90,14 +91,15 @@ impl Probe {
     }
 
     /// What may help, for the log.
-    pub(super) fn hint(&self, is_tls: bool) -> Option<&'static str> {
+    pub(super) fn hint(&self, endpoint: &EndpointConfig) -> Option<&'static str> {
         const WANTS_TLS: &str = "the server may want https://";
+        let is_tls = endpoint.is_tls();
         match self {
             Self::NotKubernetes => Some("check the path of the server's URL"),
             Self::WantsTls => Some(WANTS_TLS),
             // Some end the connection at the first bytes that are no handshake, with an alert or without.
             Self::Failed(UpstreamError::Broken(_)) if !is_tls => Some(WANTS_TLS),
-            Self::Failed(error) => error.hint(),
+            Self::Failed(error) => error.hint(endpoint.certificate_authority.is_some()),
             Self::Unauthorized if !is_tls => {
                 Some("no credential is sent over http://; use https://")
             }

@@ -63,11 +63,15 @@ impl UpstreamError {
         }
     }
 
-    /// What may help, for whoever configures the cluster.
-    pub(crate) fn hint(&self) -> Option<&'static str> {
+    /// What may help, for whoever configures the cluster; `has_authority` where a CA is configured.
+    pub(crate) fn hint(&self, has_authority: bool) -> Option<&'static str> {
         match self {
             Self::Tls(source) if is_unknown_authority(rustls_error(&**source)?) => {
-                Some("set certificate-authority of its cluster in the kubeconfig")
+                Some(if has_authority {
+                    "certificate-authority(-data) of its kubeconfig did not sign the server's certificate"
+                } else {
+                    "its kubeconfig has no certificate-authority(-data), so the system's roots were used; set it"
+                })
             }
             Self::Dns(_)
             | Self::Refused(_)
@@ -223,5 +227,20 @@ fn cause_of<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'st
     {
         Some(inner) => Some(inner),
         None => error.source(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_authority_is_told_apart_from_none_that_was_given() {
+        let unknown = rustls::CertificateError::UnknownIssuer;
+        let error = UpstreamError::Tls(rustls::Error::InvalidCertificate(unknown).into());
+        let (given, none) = (error.hint(true).unwrap(), error.hint(false).unwrap());
+        assert!(given.contains("did not sign"), "{given}");
+        assert!(none.contains("the system's roots were used"), "{none}");
+        assert_eq!(UpstreamError::ConnectTimeout.hint(true), None);
     }
 }

@@ -228,7 +228,8 @@ async fn a_wrong_authority_is_told_with_its_remedy() {
     let stranger = crate::upstream::fake::Authority::new();
     config.endpoint.certificate_authority = Some(stranger.pem.into_bytes());
     let (line, _) = failure(&lines, config).await;
-    let hint = "hint=set certificate-authority of its cluster in the kubeconfig";
+    let hint =
+        "hint=certificate-authority(-data) of its kubeconfig did not sign the server's certificate";
     assert!(line.contains(hint), "{line}");
 }
 
