@@ -16,6 +16,7 @@ pub(crate) use self::source::CredentialSource;
 use crate::cluster_accessor::NotConnectedReason;
 use crate::error_chain::error_chain;
 use crate::exec_plugin::ExecPluginConfig;
+use crate::cluster_config::{ClusterSource, SourceKind};
 use crate::upstream::{BoxError, tls};
 
 /// A user entry of a kubeconfig, checked at load.
@@ -242,29 +243,32 @@ impl CredentialConfig {
     }
 
     /// Where it comes from: what a person renews when the server refuses it. For the log, since it may name a path.
-    pub(crate) fn origin(&self, context: &str) -> String {
+    pub(crate) fn origin(&self, context: &str, source: &ClusterSource) -> String {
+        // A context is known by its name to people only where a file may have several.
+        let kubeconfig = || match source.kind {
+            SourceKind::Kubeconfig => format!("context {context:?} of {}", source.name),
+            SourceKind::Directory => source.name.clone(),
+            SourceKind::ClusterApi => format!("the kubeconfig of Cluster {}", source.name),
+            SourceKind::Secret => format!("the kubeconfig in Secret {}", source.name),
+        };
         match self {
-            Self::Anonymous => {
-                format!("kubeconfig context {context:?}, whose user has no credential")
-            }
-            Self::Missing(why) => why.clone(),
-            Self::ClientCertificate { .. } => {
-                format!("the client certificate of kubeconfig context {context:?}")
-            }
+            Self::Anonymous => format!("{}, whose user has no credential", kubeconfig()),
+            Self::Missing(why) => format!("{why}: {}", kubeconfig()),
+            Self::ClientCertificate { .. } => format!("the client certificate in {}", kubeconfig()),
             Self::ClientCertificateFiles { certificate, .. } => {
                 format!("the client certificate file {}", certificate.display())
             }
-            Self::Token(_) => format!("the token of kubeconfig context {context:?}"),
+            Self::Token(_) => format!("the token in {}", kubeconfig()),
             Self::TokenFile(path) => format!("the token file {}", path.display()),
-            Self::Basic { .. } => format!("the password of kubeconfig context {context:?}"),
+            Self::Basic { .. } => format!("the password in {}", kubeconfig()),
             Self::Exec(plugin) => format!("the login of the credential plugin {:?}", plugin.name()),
             Self::Both {
                 certificate,
                 authorization,
             } => format!(
                 "{} or {}",
-                authorization.origin(context),
-                certificate.origin(context)
+                authorization.origin(context, source),
+                certificate.origin(context, source)
             ),
         }
     }

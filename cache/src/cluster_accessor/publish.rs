@@ -262,7 +262,10 @@ impl Owner {
                 cluster = self.config.name,
                 reason = trouble.reason.as_str(),
                 why = trouble.message,
-                renew = self.config.credential.origin(&self.config.context),
+                renew = self
+                    .config
+                    .credential
+                    .origin(&self.config.context, &self.config.source),
                 hint = failure.hint,
                 retry_in = seconds(pause),
                 "credential refused"

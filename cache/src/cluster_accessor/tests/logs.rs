@@ -109,6 +109,50 @@ async fn a_refused_credential_is_told_once_with_what_to_renew() {
     assert_eq!(lines.with("credential refused").len(), 2);
 }
 
+#[tokio::test]
+async fn a_refused_credential_of_a_kubeconfig_is_told_with_where_that_is() {
+    let (lines, _guard) = Lines::here();
+    let server = FakeServer::start("127.0.0.1").await;
+    server.change(|script| script.accepted = Some("Bearer right".to_owned()));
+    for (kind, name, renew) in [
+        (
+            SourceKind::Kubeconfig,
+            "/home/me/.kube/config",
+            "renew=the token in context \"dev\" of /home/me/.kube/config ",
+        ),
+        (
+            SourceKind::Directory,
+            "/etc/clusters/dev.kubeconfig",
+            "renew=the token in /etc/clusters/dev.kubeconfig ",
+        ),
+        (
+            SourceKind::ClusterApi,
+            "fleet/dev",
+            "renew=the token in the kubeconfig of Cluster fleet/dev ",
+        ),
+        (
+            SourceKind::Secret,
+            "fleet/dev",
+            "renew=the token in the kubeconfig in Secret fleet/dev ",
+        ),
+    ] {
+        let mut config = config_of(&server);
+        config.credential = CredentialConfig::Token("s3cret".into());
+        config.context = "dev".to_owned();
+        config.source = ClusterSource {
+            kind,
+            name: name.to_owned(),
+        };
+        Running::start(config).disconnected().await;
+        let told = lines.with("WARN credential refused");
+        assert!(
+            told[0].contains(renew) && !told[0].contains("s3cret"),
+            "{told:?}"
+        );
+        lines.0.lock().clear();
+    }
+}
+
 /// The value of a field in a line.
 fn field<'a>(line: &'a str, name: &str) -> &'a str {
     let (_, rest) = line.split_once(&format!(" {name}=")).expect(line);
