@@ -1,6 +1,7 @@
 //! As whom the proxy speaks to a cluster.
 
 mod file;
+mod reads;
 mod source;
 
 use std::fmt;
@@ -82,7 +83,7 @@ impl CredentialError {
         }
     }
 
-    fn unreadable(what: &str, path: &Path, error: &std::io::Error) -> Self {
+    fn unreadable(what: &str, path: &Path, error: &str) -> Self {
         Self {
             detail: Some(format!("{}: {error}", path.display())),
             ..Self::missing(format!("the {what} file cannot be read"))

@@ -1,15 +1,10 @@
 //! Files that somebody else writes, at any moment and in any way.
 
-use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use tokio::io::AsyncReadExt;
-
 use super::CredentialError;
-
-/// What is read of a file; a token or a certificate is a few kilobytes.
-const MAX_BYTES: u64 = 1 << 20;
+use super::reads::READS;
 
 /// The pause between two looks at a file that has just changed.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
@@ -43,22 +38,8 @@ where
 }
 
 pub(super) async fn read(path: &Path, what: &str) -> Result<Vec<u8>, CredentialError> {
-    let found = read_bytes(path).await;
+    let found = READS.read(path).await;
     found.map_err(|error| CredentialError::unreadable(what, path, &error))
-}
-
-async fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
-    // Before it is opened: the open of a pipe waits for who writes into it, and holds a thread as long.
-    if !tokio::fs::metadata(path).await?.is_file() {
-        return Err(io::Error::other("it is not a file"));
-    }
-    let mut bytes = Vec::new();
-    let mut file = tokio::fs::File::open(path).await?.take(MAX_BYTES + 1);
-    file.read_to_end(&mut bytes).await?;
-    if bytes.len() as u64 > MAX_BYTES {
-        return Err(io::Error::other("it is larger than 1 MiB"));
-    }
-    Ok(bytes)
 }
 
 #[cfg(test)]
