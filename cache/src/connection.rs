@@ -18,6 +18,7 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use self::clock::Clock;
@@ -52,6 +53,8 @@ pub struct Connection {
     signals: Arc<Signals>,
     /// `Authorization`; swapped in place when a token rotates.
     authorization: ArcSwapOption<HeaderValue>,
+    /// Counts the credentials that it has spoken for.
+    credentials: watch::Sender<u64>,
     /// What TLS shows; the owner changes it together with the clients.
     tls: Mutex<TlsConfigs>,
     /// None after the close.
@@ -106,6 +109,7 @@ impl Connection {
             target: Target::new(&endpoint.config().server)?,
             signals: Arc::default(),
             authorization: ArcSwapOption::empty(),
+            credentials: watch::Sender::new(0),
             tls: Mutex::new(tls),
             live: ArcSwapOption::from_pointee(LiveClient::new(live)),
             shards: Mutex::default(),
@@ -252,6 +256,21 @@ impl Connection {
         self.signals.credential_rejected();
     }
 
+    /// The number of the credential that it speaks for. Taken before a request is made, it says which one a 401 to that
+    /// request refuses: that one, or one that has come after it.
+    pub fn credential_number(&self) -> u64 {
+        *self.credentials.borrow()
+    }
+
+    /// Waits until it speaks for another credential than that one; false where it is closed before. The owner changes it,
+    /// and need not: whoever asks sets a limit.
+    pub async fn another_credential(&self, refused: u64) -> bool {
+        let mut numbers = self.credentials.subscribe();
+        let another = async { numbers.wait_for(|number| *number != refused).await.is_ok() };
+        let another = self.closed.run_until_cancelled(another).await;
+        another.unwrap_or(false)
+    }
+
     /// Tells the owner that this is another cluster than before (another uid, or a resourceVersion that went back):
     /// it reconnects with a new epoch.
     pub fn epoch_ended(&self) {
@@ -289,6 +308,8 @@ impl Connection {
             self.redial(true)?;
         }
         self.set_authorization(new);
+        // When all of it can be used: who waited for it asks anew at once.
+        self.credentials.send_modify(|number| *number += 1);
         Ok(())
     }
 

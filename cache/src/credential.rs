@@ -14,10 +14,11 @@ use secrecy::{ExposeSecret, SecretString};
 use tokio::time::Instant;
 
 pub(crate) use self::source::CredentialSource;
+pub use self::source::RENEWAL_PATIENCE;
 use crate::cluster_accessor::NotConnectedReason;
+use crate::cluster_config::{ClusterSource, SourceKind};
 use crate::error_chain::error_chain;
 use crate::exec_plugin::ExecPluginConfig;
-use crate::cluster_config::{ClusterSource, SourceKind};
 use crate::upstream::{BoxError, tls};
 
 /// A user entry of a kubeconfig, checked at load.

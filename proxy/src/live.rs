@@ -1,10 +1,10 @@
 //! A request that goes to its cluster and its answer, both streamed.
 //!
-//! Nothing is buffered and nothing is rewritten but headers (see [`forwarded_headers`]) and redirects (see
+//! Nothing is held back and nothing is rewritten but headers (see [`forwarded_headers`]) and redirects (see
 //! [`location`]). Dropping the future or the answer's body ends the request upstream, so a client that goes away takes
 //! its request with it.
 
-use std::future::{Future, pending};
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
 use hyper::ext::ReasonPhrase;
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -34,7 +35,7 @@ mod unauthorized;
 mod upstream;
 
 use answer_body::AnswerBody;
-use client_body::ClientBody;
+use client_body::{ClientBody, Passed};
 use upstream::Upstream;
 
 /// A live request, told apart by what may be done with it.
@@ -92,29 +93,32 @@ async fn exchange<U: Upstream>(
         },
     );
     announce_length(&body, &mut headers);
-    let (body, client_failed) = ClientBody::new(body);
-    let request = upstream.request(
-        parts.method,
-        live.path_and_query,
-        headers,
-        body.boxed_unsync(),
-    );
+    let repeat = client_upgrade
+        .is_none()
+        .then(|| (parts.method.clone(), headers.clone()));
+    let (body, passed) = ClientBody::new(body);
+    let until = (!live.long_running).then(|| Instant::now() + live.request_timeout);
+
+    let mut credential = upstream.credential_number();
+    let body = body.boxed_unsync();
+    let request = upstream.request(parts.method, live.path_and_query, headers, body);
     let uri = request.uri().clone();
+    let mut answer = wait_for_answer(upstream, live, until, request, &passed).await?;
 
-    let answer = wait_for_answer(upstream, live, request)
-        .await
-        .inspect_err(|error| {
-            // A body that the client never finished says nothing about the cluster.
-            if matches!(error, Error::Upstream { .. }) && !client_failed.get() {
-                upstream.suspect();
-            }
-        })?;
-
+    if unauthorized::refuses_the_proxy(live, &answer)
+        && let Some((method, headers)) = repeat
+        && let Some(body) = passed.again()
+        && unauthorized::another_credential(upstream, credential, until).await
+    {
+        credential = upstream.credential_number();
+        let request = upstream.request(method, live.path_and_query, headers, body);
+        answer = wait_for_answer(upstream, live, until, request, &passed).await?;
+    }
+    if unauthorized::refuses_the_proxy(live, &answer) {
+        unauthorized::tell(upstream, credential);
+        return Err(credential_rejected(live.cluster));
+    }
     if answer.status() == StatusCode::UNAUTHORIZED {
-        if unauthorized::is_about_the_proxy(live, answer.headers()) {
-            upstream.credential_rejected();
-            return Err(credential_rejected(live.cluster));
-        }
         // Whoever said it, a probe tells whether the proxy's own credential still works.
         upstream.suspect();
     }
@@ -147,30 +151,35 @@ async fn exchange<U: Upstream>(
 async fn wait_for_answer<U: Upstream>(
     upstream: &Arc<U>,
     live: &LiveRequest<'_>,
+    until: Option<Instant>,
     request: Request<RequestBody>,
+    passed: &Passed,
 ) -> Result<Response<Incoming>, Error> {
     let cluster = || live.cluster.to_owned();
     let outcome_unknown = !live.read_only;
     tokio::select! {
         // An answer that is there already wins.
         biased;
-        answer = Box::pin(upstream.send_live(request)) => answer.map_err(|source| Error::Upstream {
-            cluster: cluster(),
-            outcome_unknown: outcome_unknown && source.sent(),
-            source,
+        answer = Box::pin(upstream.send_live(request)) => answer.map_err(|source| {
+            // A body that the client never finished says nothing about the cluster.
+            if !passed.failed() {
+                upstream.suspect();
+            }
+            Error::Upstream {
+                cluster: cluster(),
+                outcome_unknown: outcome_unknown && source.sent(),
+                source,
+            }
         }),
         () = upstream.lost().cancelled() => Err(Error::ConnectionEnded { cluster: cluster(), outcome_unknown }),
-        () = too_slow(live) => Err(Error::UpstreamTimeout { cluster: cluster(), outcome_unknown }),
+        () = at(until) => Err(Error::UpstreamTimeout { cluster: cluster(), outcome_unknown }),
     }
 }
 
-fn too_slow(live: &LiveRequest<'_>) -> impl Future<Output = ()> + use<> {
-    let limit = (!live.long_running).then_some(live.request_timeout);
-    async move {
-        match limit {
-            Some(limit) => tokio::time::sleep(limit).await,
-            None => pending().await,
-        }
+async fn at(until: Option<Instant>) {
+    match until {
+        Some(until) => sleep_until(until).await,
+        None => pending().await,
     }
 }
 

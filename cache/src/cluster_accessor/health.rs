@@ -168,6 +168,11 @@ impl Health {
         self.rejected = true;
     }
 
+    /// There is another credential now: a 401 is the first one again.
+    pub(super) fn renewed(&mut self) {
+        self.rejected = false;
+    }
+
     pub(super) fn record(&mut self, probe: &Probe) -> Verdict {
         match probe {
             Probe::Reachable | Probe::Forbidden => {
@@ -262,6 +267,9 @@ mod tests {
             ("ju", Disconnect, false),
             ("j2", Fine, false),
             ("j2u", ReloadCredential, false),
+            // Another one, which is refused too.
+            ("jnu", ReloadCredential, false),
+            ("jnuu", Disconnect, false),
             // Unanswered pings, then the probe that decides.
             ("st", Disconnect, false),
             ("sr", Disconnect, false),
@@ -275,6 +283,7 @@ mod tests {
                 match kind {
                     's' => health.silent(),
                     'j' => health.rejected(),
+                    'n' => health.renewed(),
                     kind => next = Some(health.record(&probe(kind))),
                 }
             }

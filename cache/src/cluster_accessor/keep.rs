@@ -193,7 +193,13 @@ impl Owner {
                 }
                 Some(loaded) = OptionFuture::from(kept.loading.as_mut()) => {
                     kept.loading = None;
+                    let refused = connection.credential_number();
                     kept.load_at = self.loaded(loaded, &connection);
+                    if connection.credential_number() != refused {
+                        // It was about the credential, and so may be the next refusal, which is the first of this one.
+                        kept.last_reload = None;
+                        kept.health.renewed();
+                    }
                     if std::mem::take(&mut kept.probe_after_load) {
                         kept.probing = None;
                         kept.probe_at = Instant::now();
@@ -224,7 +230,14 @@ impl Owner {
 
     fn load(&self, rejected: bool) -> BoxFuture<'static, Result<Credential, CredentialError>> {
         let credentials = Arc::clone(&self.credentials);
-        async move { credentials.load(rejected).await }.boxed()
+        let refused = rejected.then(|| self.credential.clone());
+        async move {
+            match refused {
+                Some(refused) => credentials.renew(&refused).await,
+                None => credentials.load(false).await,
+            }
+        }
+        .boxed()
     }
 
     /// Uses a loaded credential and tells when to load the next one. One that could not be renewed is good until the server

@@ -25,7 +25,15 @@ const FILE_INTERVAL: Duration = Duration::from_secs(10);
 /// While a credential in files is missing, damaged or rejected, how often to look for another one.
 const FILE_LOOK: Duration = Duration::from_secs(2);
 
-/// Least time between two runs of a plugin that are not asked for by a 401, and the pause after its first failure.
+/// How long another one is waited for when the server refuses the one in use, before that is believed to be the last word:
+/// who revokes a token and writes the next one does not do both at once, and a kubeconfig is looked at each second.
+pub const RENEWAL_PATIENCE: Duration = Duration::from_secs(2);
+
+/// How often the files are looked at meanwhile.
+const RENEWAL_LOOK: Duration = Duration::from_millis(100);
+
+/// Least time between two runs of a plugin, and the pause after its first failure. A 401 to a connection in use waits for
+/// it only where the last one was as recent: servers behind one address may disagree.
 const EXEC_MIN_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The longest pause after failures of a plugin: twice as long after each, since what it lacks is a person as a rule.
@@ -56,6 +64,8 @@ struct Seen {
     failures: u32,
     error: Option<CredentialError>,
     is_same_error: bool,
+    /// When a plugin ran for a 401 to a connection in use.
+    ran_rejected: Option<Instant>,
 }
 
 impl CredentialSource {
@@ -120,13 +130,44 @@ impl CredentialSource {
     /// # Errors
     /// Why there is none.
     pub(crate) async fn load(&self, rejected: bool) -> Result<Credential, CredentialError> {
-        let loaded = match &self.config {
+        self.note(self.look(rejected).await)
+    }
+
+    /// Another credential than the one that the server refuses, which is waited for a little where a look costs nothing or
+    /// the configuration may still bring one; else what there is.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(crate) async fn renew(&self, refused: &Credential) -> Result<Credential, CredentialError> {
+        if self.config.runs_plugin() {
+            return self.load(self.may_run_again()).await;
+        }
+        let until = Instant::now() + RENEWAL_PATIENCE;
+        loop {
+            let found = self.look(true).await;
+            let is_another = found.as_ref().is_ok_and(|found| !found.same(refused));
+            if is_another || Instant::now() >= until {
+                return self.note(found);
+            }
+            tokio::time::sleep(RENEWAL_LOOK).await;
+        }
+    }
+
+    async fn look(&self, rejected: bool) -> Result<Credential, CredentialError> {
+        match &self.config {
             CredentialConfig::Both {
                 certificate,
                 authorization,
             } => self.load_both(certificate, authorization, rejected).await,
             one => self.load_one(one, rejected).await,
-        };
+        }
+    }
+
+    /// Remembers how a load has ended.
+    fn note(
+        &self,
+        loaded: Result<Credential, CredentialError>,
+    ) -> Result<Credential, CredentialError> {
         let mut seen = self.seen.lock();
         match &loaded {
             Ok(_) => (seen.failures, seen.error) = (0, None),
@@ -224,6 +265,17 @@ impl CredentialSource {
         };
         self.seen.lock().token = Some(bytes);
         Ok(header)
+    }
+
+    /// Whether a 401 to a connection in use may start a plugin that has printed something.
+    fn may_run_again(&self) -> bool {
+        let mut seen = self.seen.lock();
+        let ran = seen.ran_rejected;
+        let may = ran.is_none_or(|ran| ran.elapsed() >= EXEC_MIN_INTERVAL);
+        if may {
+            seen.ran_rejected = Some(Instant::now());
+        }
+        may
     }
 
     async fn run_plugin(

@@ -2,40 +2,93 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use fleetcache_cache::connection::empty_body;
+use fleetcache_cache::upstream::RequestBody;
+use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
+use parking_lot::Mutex;
 
 use crate::body::BoxError;
+
+/// What is kept of a body until its answer comes, so that it can be sent again: nearly every object is smaller.
+const MOST_KEPT: usize = 64 << 10;
 
 /// Passes a client's body on and remembers whether it was the client that broke it: hyper reports both sides' failures
 /// as one, and only the cluster's are a reason to suspect the cluster.
 #[derive(Debug)]
 pub(super) struct ClientBody {
     inner: Incoming,
-    failed: ClientFailed,
+    passed: Passed,
 }
 
-/// Whether the client broke its body.
-#[derive(Clone, Debug, Default)]
-pub(super) struct ClientFailed(Arc<AtomicBool>);
+/// What has passed of a client's body.
+#[derive(Clone, Debug)]
+pub(super) struct Passed(Arc<Mutex<State>>);
 
-impl ClientFailed {
-    pub(super) fn get(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+#[derive(Debug, Default)]
+struct State {
+    /// The client broke it.
+    failed: bool,
+    /// All of it has passed.
+    ended: bool,
+    pieces: Vec<Bytes>,
+    kept: usize,
+    /// Not all of what has passed is kept.
+    is_lost: bool,
+}
+
+impl Passed {
+    /// Whether the client broke its body.
+    pub(super) fn failed(&self) -> bool {
+        self.0.lock().failed
+    }
+
+    /// The same body again, where all of it has passed and was kept.
+    pub(super) fn again(&self) -> Option<RequestBody> {
+        let state = self.0.lock();
+        if state.failed || state.is_lost || !state.ended {
+            return None;
+        }
+        if state.kept == 0 {
+            return Some(empty_body());
+        }
+        let body = Full::new(Bytes::from(state.pieces.concat()));
+        Some(body.map_err(|never| match never {}).boxed_unsync())
+    }
+}
+
+impl State {
+    fn keep(&mut self, frame: &Frame<Bytes>) {
+        // Trailers are not kept.
+        let piece = frame.data_ref().filter(|_| !self.is_lost);
+        match piece {
+            Some(piece) if self.kept + piece.len() <= MOST_KEPT => {
+                self.kept += piece.len();
+                self.pieces.push(piece.clone());
+            }
+            _ => {
+                self.is_lost = true;
+                self.pieces = Vec::new();
+            }
+        }
     }
 }
 
 impl ClientBody {
-    pub(super) fn new(inner: Incoming) -> (Self, ClientFailed) {
-        let failed = ClientFailed::default();
+    pub(super) fn new(inner: Incoming) -> (Self, Passed) {
+        let state = State {
+            ended: inner.is_end_stream(),
+            ..State::default()
+        };
+        let passed = Passed(Arc::new(Mutex::new(state)));
         let body = Self {
             inner,
-            failed: failed.clone(),
+            passed: passed.clone(),
         };
-        (body, failed)
+        (body, passed)
     }
 }
 
@@ -48,8 +101,16 @@ impl Body for ClientBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let frame = Pin::new(&mut self.inner).poll_frame(cx);
-        if let Poll::Ready(Some(Err(_))) = frame {
-            self.failed.0.store(true, Ordering::Relaxed);
+        if let Poll::Ready(frame) = &frame {
+            let mut state = self.passed.0.lock();
+            match frame {
+                Some(Ok(frame)) => {
+                    state.keep(frame);
+                    state.ended = self.inner.is_end_stream();
+                }
+                Some(Err(_)) => state.failed = true,
+                None => state.ended = true,
+            }
         }
         frame.map_err(BoxError::from)
     }

@@ -18,6 +18,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -36,6 +37,8 @@ pub(crate) struct FakeConnection {
     pub(crate) replaced: CancellationToken,
     pub(crate) suspected: AtomicUsize,
     pub(crate) rejected: AtomicUsize,
+    /// The number of the credential, which goes along in a header from the second one on.
+    pub(crate) credential: watch::Sender<u64>,
 }
 
 impl FakeConnection {
@@ -49,6 +52,7 @@ impl FakeConnection {
             replaced: CancellationToken::new(),
             suspected: AtomicUsize::new(0),
             rejected: AtomicUsize::new(0),
+            credential: watch::Sender::new(0),
         }
     }
 
@@ -73,6 +77,10 @@ impl Upstream for FakeConnection {
             .parse()
             .unwrap();
         *request.headers_mut() = headers;
+        let number = self.credential_number();
+        if number > 0 {
+            request.headers_mut().insert("x-credential", number.into());
+        }
         request
     }
 
@@ -107,6 +115,17 @@ impl Upstream for FakeConnection {
 
     fn credential_rejected(&self) {
         self.rejected.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn credential_number(&self) -> u64 {
+        *self.credential.borrow()
+    }
+
+    async fn another_credential(&self, refused: u64) -> bool {
+        let mut numbers = self.credential.subscribe();
+        let another = async { numbers.wait_for(|number| *number != refused).await.is_ok() };
+        let another = self.closed.run_until_cancelled(another).await;
+        another.unwrap_or(false)
     }
 }
 

@@ -12,6 +12,7 @@ use super::testing::{
 mod abort;
 mod disconnect;
 mod http2;
+mod unauthorized;
 
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nx-unknown: 1\r\n\r\nok";
 
@@ -234,21 +235,4 @@ async fn what_was_sent_and_not_answered_is_unknown_for_a_write() {
     assert!(answer.starts_with("HTTP/1.1 504 "), "{answer}");
     assert!(answer.contains("OutcomeUnknown"), "{answer}");
     assert_eq!(proxy.suspected(), 2);
-}
-
-#[tokio::test]
-async fn the_proxys_own_401_is_not_the_clients() {
-    let (address, _requests) =
-        cluster_saying("HTTP/1.1 401 Unauthorized\r\ncontent-length: 2\r\n\r\n{}").await;
-    let proxy = Proxy::start(address, PLAIN).await;
-    let answer = proxy.ask(&get("/clusters/a/api/v1/pods")).await;
-    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
-    assert!(answer.contains("CredentialInvalid"), "{answer}");
-    assert_eq!((proxy.rejected(), proxy.suspected()), (1, 0));
-
-    // A service that asks its own users to log in.
-    let path = "/clusters/a/api/v1/namespaces/n/services/s/proxy/";
-    let answer = proxy.ask(&get(path)).await;
-    assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
-    assert_eq!((proxy.rejected(), proxy.suspected()), (1, 1));
 }

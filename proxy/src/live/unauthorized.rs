@@ -1,19 +1,54 @@
-//! Whose credential a cluster's 401 is about.
+//! Whose credential a cluster's 401 is about, and what becomes of a request that met one.
 //!
 //! The proxy's own, as a rule. But a service behind the apiserver's proxy asks its own users to log in, an aggregated
 //! API may refuse the apiserver, and a kubelet too. Any user can cause such an answer, and none may cost everybody the
 //! cluster's connection.
+//!
+//! A request that the apiserver refused was not carried out (RFC 9110, 15.5.2), whatever its method, so it may be sent again.
+//! While tokens are renewed one may meet the end of the old one a moment before the owner has the new one, so it waits a
+//! little for that.
 
-use http::{HeaderMap, HeaderName};
+use std::sync::Arc;
+
+use fleetcache_cache::credential::RENEWAL_PATIENCE;
+use http::{HeaderMap, HeaderName, Response, StatusCode};
+use tokio::time::{Instant, timeout_at};
 
 use super::LiveRequest;
+use super::upstream::Upstream;
 
 /// The apiserver sets it on what passed its authentication, which is before priority and fairness.
 const FLOW_SCHEMA: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
 
+/// Whether the answer refuses the proxy's own credential.
+pub(super) fn refuses_the_proxy<B>(live: &LiveRequest<'_>, answer: &Response<B>) -> bool {
+    answer.status() == StatusCode::UNAUTHORIZED && is_about_the_proxy(live, answer.headers())
+}
+
+/// Waits a little until there is another credential than that one, `until` at most. All who wait, wait for the one load
+/// that the owner does for them.
+pub(super) async fn another_credential<U: Upstream>(
+    upstream: &Arc<U>,
+    refused: u64,
+    until: Option<Instant>,
+) -> bool {
+    tell(upstream, refused);
+    let patience = Instant::now() + RENEWAL_PATIENCE;
+    let patience = until.map_or(patience, |until| until.min(patience));
+    let another = timeout_at(patience, upstream.another_credential(refused)).await;
+    another.unwrap_or(false)
+}
+
+/// Tells the owner that this credential was refused, unless it has another by now.
+pub(super) fn tell<U: Upstream>(upstream: &Arc<U>, refused: u64) {
+    if upstream.credential_number() == refused {
+        upstream.credential_rejected();
+    }
+}
+
 /// Whether it is the proxy's own credential that was refused, as far as the answer can tell. Where it cannot (logs,
 /// exec, proxied services: never subject to fairness), no.
-pub(super) fn is_about_the_proxy(live: &LiveRequest<'_>, answer: &HeaderMap) -> bool {
+fn is_about_the_proxy(live: &LiveRequest<'_>, answer: &HeaderMap) -> bool {
     let under_fairness = live.watch || !live.long_running;
     under_fairness && !may_be_proxied(live.path_and_query) && !answer.contains_key(FLOW_SCHEMA)
 }

@@ -32,6 +32,10 @@ pub(crate) trait Upstream: Send + Sync + 'static {
     fn suspect(&self);
 
     fn credential_rejected(&self);
+
+    fn credential_number(&self) -> u64;
+
+    fn another_credential(&self, refused: u64) -> impl Future<Output = bool> + Send;
 }
 
 impl Upstream for Connection {
@@ -70,5 +74,13 @@ impl Upstream for Connection {
 
     fn credential_rejected(&self) {
         self.credential_rejected();
+    }
+
+    fn credential_number(&self) -> u64 {
+        self.credential_number()
+    }
+
+    async fn another_credential(&self, refused: u64) -> bool {
+        self.another_credential(refused).await
     }
 }

@@ -86,6 +86,42 @@ async fn a_rejected_token_is_read_again_and_swapped_in_place() {
 }
 
 #[tokio::test]
+async fn tokens_that_are_refused_one_after_the_other_cost_no_connection() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("token");
+    std::fs::write(&path, "0").unwrap();
+    let server = FakeServer::start("127.0.0.1").await;
+    server.change(|script| script.accepted = Some("Bearer 0".to_owned()));
+    let mut config = config_of(&server);
+    config.credential = CredentialConfig::TokenFile(path.clone());
+    let running = Running::start(config);
+    let connection = running.connected().await;
+    for round in 1..=5 {
+        server.change(|script| script.accepted = Some(format!("Bearer {round}")));
+        let number = connection.credential_number();
+        connection.credential_rejected();
+        // The refusal is known before the new one is there.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        std::fs::write(&path, round.to_string()).unwrap();
+        assert!(within(connection.another_credential(number)).await);
+        get(&connection, "/x").await.unwrap();
+        let bearer = format!("Bearer {round}");
+        let used = |seen: &crate::upstream::fake::Seen| {
+            seen.target == "/x" && seen.headers["authorization"] == *bearer
+        };
+        server.asked(used).await;
+    }
+    assert_eq!(running.connected().await.generation, 1);
+    assert!(!connection.closed().is_cancelled());
+    // None comes: whoever waits hears of the end.
+    server.change(|script| script.accepted = Some("Bearer other".to_owned()));
+    let number = connection.credential_number();
+    connection.credential_rejected();
+    assert!(!within(connection.another_credential(number)).await);
+    running.disconnected().await;
+}
+
+#[tokio::test]
 async fn a_rejected_plugin_token_is_printed_anew() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("token");

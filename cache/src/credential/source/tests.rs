@@ -29,6 +29,56 @@ async fn a_token_file_is_read_again_and_trimmed() {
     assert_eq!(empty.to_string(), "the token file is empty");
 }
 
+/// The clock is paused: it goes on where all wait for it, and stands while a file is read.
+#[tokio::test(start_paused = true)]
+async fn another_credential_than_the_refused_one_is_waited_for_a_little() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("token");
+    std::fs::write(&path, "old").unwrap();
+    let source = CredentialSource::new(CredentialConfig::TokenFile(path.clone()));
+    let old = source.load(false).await.unwrap();
+    // It comes late; before that there is no file for a while, which is nobody's failure.
+    let write = async {
+        tokio::time::sleep(RENEWAL_PATIENCE / 4).await;
+        std::fs::remove_file(&path).unwrap();
+        tokio::time::sleep(RENEWAL_PATIENCE / 4).await;
+        std::fs::write(&path, "new").unwrap();
+    };
+    let before = Instant::now();
+    let (new, ()) = tokio::join!(source.renew(&old), write);
+    assert_eq!(header(&new.unwrap()), "Bearer new");
+    assert!(before.elapsed() < RENEWAL_PATIENCE);
+    assert_eq!(source.seen.lock().failures, 0);
+    // It is there already.
+    let before = Instant::now();
+    assert_eq!(header(&source.renew(&old).await.unwrap()), "Bearer new");
+    assert!(before.elapsed() < RENEWAL_LOOK);
+    // None comes, and a configuration that cannot change by itself is not given up sooner: it may be replaced.
+    let fixed = CredentialSource::new(CredentialConfig::Token("t".into()));
+    for source in [source, fixed] {
+        let refused = source.load(false).await.unwrap();
+        let before = Instant::now();
+        let renewed = source.renew(&refused).await.unwrap();
+        assert!(renewed.same(&refused));
+        assert!(before.elapsed() >= RENEWAL_PATIENCE);
+    }
+}
+
+#[tokio::test]
+async fn refusals_do_not_run_a_plugin_again_and_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("runs");
+    let source = plugin(&file, PRINT);
+    let first = source.load(false).await.unwrap();
+    for _ in 0..5 {
+        assert_eq!(header(&source.renew(&first).await.unwrap()), "Bearer t2");
+    }
+    assert_eq!(runs(&file), 2);
+    let ran = source.seen.lock().ran_rejected.unwrap();
+    source.seen.lock().ran_rejected = ran.checked_sub(EXEC_MIN_INTERVAL);
+    assert_eq!(header(&source.renew(&first).await.unwrap()), "Bearer t3");
+}
+
 #[tokio::test]
 async fn fixed_credentials_become_headers() {
     let token = CredentialSource::new(CredentialConfig::Token("t".into()));
