@@ -179,6 +179,13 @@ impl Default for ClusterDefaults {
     }
 }
 
+impl ClusterDefaults {
+    /// What `remoteConnectionGracePeriod` must last: so old may the last success of a cluster be that is well.
+    fn shortest_grace(&self) -> Duration {
+        self.probe_interval.saturating_add(self.probe_timeout)
+    }
+}
+
 impl Default for ConnectionsConfig {
     fn default() -> Self {
         let timing = ConnectionTiming::default();
@@ -315,6 +322,8 @@ impl Config {
     /// The timings of the connection to the cluster of that name.
     pub fn timing(&self, name: &str) -> ConnectionTiming {
         let it = self.cluster(name);
+        // Two overrides may be right by themselves, and together too short for a name that both match.
+        let grace = it.remote_connection_grace_period.max(it.shortest_grace());
         ConnectionTiming {
             probe_path: it.probe_path,
             probe_interval: it.probe_interval,
@@ -323,7 +332,7 @@ impl Config {
             connect_timeout: it.connect_timeout,
             backoff_min: self.connections.backoff_min,
             backoff_max: self.connections.backoff_max,
-            remote_connection_grace_period: it.remote_connection_grace_period,
+            remote_connection_grace_period: grace,
         }
     }
 

@@ -132,7 +132,7 @@ async fn requests_in_flight_are_limited_for_each_cluster_by_itself() {
     let path = dir.path().join("fleetcache.yaml");
     let limit = |max: usize| {
         let config = format!(
-            "apiVersion: fleetcache.dev/v1alpha1\nkind: Configuration\nclusters: {{ kubeconfigs: [ {{ path: {} }} ] }}\noverrides: [ {{ cluster: slow, maxInFlight: {max}, probe: {{ interval: 60s }} }} ]\n",
+            "apiVersion: fleetcache.dev/v1alpha1\nkind: Configuration\nclusters: {{ kubeconfigs: [ {{ path: {} }} ] }}\noverrides: [ {{ cluster: slow, maxInFlight: {max}, probe: {{ interval: 60s }}, remoteConnectionGracePeriod: 2m }} ]\n",
             kubeconfig.display()
         );
         std::fs::write(&path, config).unwrap();

@@ -111,15 +111,14 @@ fn others(
     let sources = &config.sources;
     if let Some(path) = &sources.directory {
         let looked = sources::look_into(path, itself);
-        let is_read = looked.clusters.is_some();
+        // Where it is not there yet, it may be mounted later: the proxy starts, and waits for it.
+        let key = match &looked.clusters {
+            Some(_) => "clusters.directory",
+            None => "clusters.directory.path",
+        };
         names.extend(looked.clusters.into_iter().flatten());
         for trouble in looked.troubles {
-            if is_read {
-                let at = at("clusters.directory");
-                warnings.push(format!("{at}: not served: {trouble}"));
-            } else {
-                mistakes.add(at("clusters.directory.path"), trouble);
-            }
+            warnings.push(format!("{}: not served: {trouble}", at(key)));
         }
     }
     for (key, management) in [

@@ -262,11 +262,17 @@ fn every_mistake_of_a_configuration_is_told_with_its_path() {
         "clusters: { directory: { path: none }, clusterAPI: { kubeconfig: missing, useControlPlaneSecret: true }, secrets: { \
          kubeconfig: good, context: c, labelSelector: a } }",
         &[
-            "clusters.directory.path: none: it cannot be read: No such file or directory (os error 2); check the path and its permissions",
             "clusters.clusterAPI.kubeconfig: missing: it cannot be read: No such file or directory (os error 2); check the path and its permissions",
             "clusters.secrets.kubeconfig: good: it has no context \"c\"; name one of [\"a\", \"b\"]",
         ],
         &[],
+    );
+    check(
+        "clusters: { directory: { path: none } }",
+        &[],
+        &[
+            "clusters.directory.path: not served: none: it cannot be read: No such file or directory (os error 2); check the path and its permissions",
+        ],
     );
     // Which clusters there are, nobody knows here.
     check(

@@ -12,6 +12,7 @@ use super::{
 };
 
 mod clusters;
+mod grace;
 mod sections;
 
 use clusters::clusters;
@@ -136,7 +137,8 @@ fn read_document(mut root: Section<'_>, base: &Path) -> FileConfig {
     };
     // The defaults are an override of everything that is not said: one reader for the same keys.
     let mut defaults = root.section(key("defaults", "What holds for every cluster."));
-    cluster(&mut defaults, Some(&ClusterDefaults::default())).apply(&mut config.defaults);
+    let said = cluster(&mut defaults, Some(&ClusterDefaults::default()));
+    said.apply(&mut config.defaults);
     defaults.end();
     let overrides = "What holds for some clusters, with the keys of `defaults`; the last that says something wins.";
     for mut over in root.sections(key("overrides", overrides)) {
@@ -150,6 +152,9 @@ fn read_document(mut root: Section<'_>, base: &Path) -> FileConfig {
         it.cluster = name.unwrap_or_default();
         over.end();
         config.overrides.push(it);
+    }
+    for (path, problem) in grace::mistakes(&said, &config.defaults, &config.overrides) {
+        root.mistake(&path, problem);
     }
     let resources = "Kinds that are kept otherwise than at the first read.";
     let mut known = HashMap::new();

@@ -21,7 +21,8 @@ pub(super) fn parse(text: &str) -> Result<String, String> {
     }
 }
 
-/// Whether a name matches: `*` stands for any text, `?` for any one character, all else for itself.
+/// Whether a name matches: `*` stands for any text, `?` for any one character, all else for itself. Of a glob in the place
+/// of the name it says that whatever that matches does too; where it says no, some may all the same.
 pub(super) fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
     let (mut p, mut n) = (0, 0);
@@ -33,7 +34,7 @@ pub(super) fn matches(pattern: &str, name: &str) -> bool {
                 retry = Some((p + 1, n));
                 p += 1;
             }
-            Some(&c) if c == b'?' || c == name[n] => {
+            Some(&c) if c == name[n] || (c == b'?' && name[n] != b'*') => {
                 p += 1;
                 n += 1;
             }
@@ -68,6 +69,12 @@ mod tests {
             ("abc", "abc", true),
             ("abc", "abcd", false),
             ("", "a", false),
+            // A glob for a glob.
+            ("*", "edge-*", true),
+            ("edge-*", "edge-?", true),
+            ("edge-?", "edge-*", false),
+            ("edge-*", "*", false),
+            ("a", "?", false),
         ] {
             assert_eq!(matches(pattern, name), expect, "{pattern} {name}");
         }

@@ -58,6 +58,47 @@ pub(super) type Form = &'static [&'static str];
 /// A text that is not empty.
 pub(super) const NON_EMPTY: Form = &["[\\s\\S]"];
 
+/// How short a duration may be.
+#[derive(Clone, Copy)]
+pub(super) struct Least {
+    shortest: Duration,
+    /// Nothing at all means something of its own.
+    or_zero: bool,
+}
+
+/// No shorter than that.
+pub(super) const fn at_least(shortest: Duration) -> Least {
+    Least {
+        shortest,
+        or_zero: false,
+    }
+}
+
+impl Least {
+    /// Or zero.
+    pub(super) const fn or_zero(self) -> Self {
+        Self {
+            or_zero: true,
+            ..self
+        }
+    }
+
+    fn check(self, duration: Duration) -> Result<Duration, String> {
+        if duration >= self.shortest || (duration.is_zero() && self.or_zero) {
+            return Ok(duration);
+        }
+        if duration.is_zero() {
+            return Err("must be more than zero".to_owned());
+        }
+        let or_zero = if self.or_zero { ", or 0s" } else { "" };
+        Err(format!(
+            "{} is too short; make it {} at least{or_zero}",
+            duration::text(duration),
+            duration::text(self.shortest),
+        ))
+    }
+}
+
 /// Reads a document, or describes what would be read.
 pub(super) struct Reader {
     mistakes: RefCell<Mistakes>,
@@ -245,9 +286,9 @@ impl<'a> Section<'a> {
         None
     }
 
-    /// A duration, of at least a millisecond or of nothing at all. None where it is absent or a mistake.
-    pub(super) fn duration(&mut self, key: Key, zero_is_allowed: bool) -> Option<Duration> {
-        let form = if zero_is_allowed {
+    /// A duration that is not too short. None where it is absent or a mistake.
+    pub(super) fn duration(&mut self, key: Key, least: Least) -> Option<Duration> {
+        let form = if least.or_zero {
             duration::FORM
         } else {
             duration::POSITIVE_FORM
@@ -259,10 +300,7 @@ impl<'a> Section<'a> {
             Value::Number(number) => Err(format!("{number} is not a duration such as \"10s\"")),
             other => Err(format!("expected a string, got {}", name_of(&other))),
         };
-        let parsed = parsed.and_then(|duration| match duration {
-            Duration::ZERO if !zero_is_allowed => Err("must be more than zero".to_owned()),
-            duration => Ok(duration),
-        });
+        let parsed = parsed.and_then(|duration| least.check(duration));
         parsed.map_err(|problem| self.mistake(name, problem)).ok()
     }
 

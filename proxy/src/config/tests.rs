@@ -10,6 +10,7 @@ use super::*;
 use crate::clusters::check_file;
 
 mod docs;
+mod durations;
 mod schema;
 
 /// A configuration that is right, with `rest` behind it.

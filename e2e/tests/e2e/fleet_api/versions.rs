@@ -71,31 +71,30 @@ async fn figures_move_no_version_and_are_those_of_the_moment() {
 /// time passes.
 #[tokio::test]
 async fn a_probe_that_is_too_long_ago_moves_it_once() {
-    // Probes are so seldom that none comes again.
-    let seldom = "apiVersion: fleetcache.dev/v1alpha1\nkind: Configuration\ndefaults: { probe: { interval: 1h }, remoteConnectionGracePeriod: 2s }\n";
-    let (_cluster, proxy) = start(seldom).await;
+    // The first failure disconnects, and nobody tries again.
+    let once = "apiVersion: fleetcache.dev/v1alpha1\nkind: Configuration\ndefaults: { probe: { interval: 100ms, timeout: 1s, failureThreshold: 1 }, remoteConnectionGracePeriod: 5s }\nconnections: { backoffMin: 1h, backoffMax: 1h }\n";
+    let (cluster, proxy) = start(once).await;
     let client = root(&proxy);
+    object_when(&client, "a", "the cluster to be at rest", is_at_rest).await;
     let mut watch = client.lines(&format!("{PATH}?watch=1")).await.unwrap();
-    let (mut seen, mut last) = (Vec::new(), None);
-    while seen.last() != Some(&"False".to_owned()) {
-        let object = next(&mut watch).await["object"].take();
-        let probe = condition(&object, "RemoteConnectionProbe");
-        let status = probe["status"].as_str().unwrap().to_owned();
-        if seen.last() != Some(&status) {
-            seen.push(status);
-        }
-        last = Some(object);
+    cluster.kill();
+    let (mut before, mut last) = (Value::Null, next(&mut watch).await["object"].take());
+    assert_eq!(condition(&last, "RemoteConnectionProbe")["status"], "True");
+    while condition(&last, "RemoteConnectionProbe")["status"] == "True" {
+        before = std::mem::replace(&mut last, next(&mut watch).await["object"].take());
     }
-    let last = last.unwrap();
-    assert_eq!(seen.last().unwrap(), "False");
-    assert!(seen.contains(&"True".to_owned()), "{seen:?}");
+    let probe = condition(&last, "RemoteConnectionProbe");
+    assert_eq!(probe["status"], "False");
+    assert_eq!(probe["reason"], "ProbeFailed");
+    assert_eq!(version(&last), version(&before) + 1);
+    // Nothing else is new.
+    assert_eq!(before["status"]["state"], "Disconnected");
+    for key in ["state", "reason", "message", "consecutiveFailures"] {
+        assert_eq!(before["status"][key], last["status"][key], "{last:#}");
+    }
     assert_eq!(
-        condition(&last, "RemoteConnectionProbe")["reason"],
-        "ProbeFailed"
-    );
-    assert_eq!(
-        condition(&last, "Connected")["status"],
-        "True",
+        condition(&before, "Connected"),
+        condition(&last, "Connected"),
         "that is another question"
     );
     let quiet = format!(

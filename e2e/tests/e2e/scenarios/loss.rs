@@ -89,7 +89,7 @@ async fn until_a_loss_is_noticed_answers_tell_their_age_and_afterwards_there_is_
 #[tokio::test]
 async fn how_soon_a_silent_cluster_is_noticed_is_configured_for_each() {
     let (quick, slow) = (Relayed::start("quick").await, Relayed::start("slow").await);
-    let settings = "overrides:\n- { cluster: quick, probe: { interval: 500ms, timeout: 500ms, failureThreshold: 2 } }\n- { cluster: slow, probe: { interval: 1h } }";
+    let settings = "overrides:\n- { cluster: quick, probe: { interval: 500ms, timeout: 500ms, failureThreshold: 2 } }\n- { cluster: slow, probe: { interval: 1h }, remoteConnectionGracePeriod: 2h }";
     let bed = Bed::start(&[quick.context(), slow.context()], settings).await;
     for name in ["quick", "slow"] {
         bed.served(name, "/healthz").await;
@@ -115,7 +115,7 @@ async fn a_watch_that_breaks_brings_the_next_probe_forward() {
         Relayed::start("watched").await,
         Relayed::start("quiet").await,
     );
-    let settings = "defaults: { probe: { interval: 1h } }";
+    let settings = "defaults: { probe: { interval: 1h }, remoteConnectionGracePeriod: 2h }";
     let bed = Bed::start(&[watched.context(), quiet.context()], settings).await;
     bed.served("quiet", "/healthz").await;
     bed.served("watched", CONFIGMAPS).await;

@@ -2,15 +2,22 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::time::Duration;
 
 use fleetcache_cache::informers::CachePolicy;
 
-use crate::config::section::{Section, key};
+use crate::config::section::{Least, Section, at_least, key};
 use crate::config::{
     CacheConfig, ClusterDefaults, ClusterOverride, ConnectionsConfig, ResourceRule, duration,
     memory_limit, names,
 };
 use crate::read_settings::{OnMissingInformer, UnsetResourceVersion, WhenDisconnected};
+
+/// What is asked or tried more often than this is a load that nobody means, of a thousand clusters at once.
+const OFTEN: Least = at_least(Duration::from_millis(100));
+
+/// A cluster far away, or one that is busy, takes as long to answer.
+const ANSWER: Least = at_least(Duration::from_millis(100));
 
 /// The keys of `defaults`, with the defaults of the code, and of each override, without.
 pub(super) fn cluster(
@@ -37,7 +44,7 @@ pub(super) fn cluster(
         ],
         &[],
     );
-    let time = |name, about, of: fn(&ClusterDefaults) -> std::time::Duration| {
+    let time = |name, about, of: fn(&ClusterDefaults) -> Duration| {
         key(name, about).maybe_default(default.map(|it| duration::text(of(it))))
     };
     let count = |name, about, of: fn(&ClusterDefaults) -> u64| {
@@ -64,11 +71,11 @@ pub(super) fn cluster(
             time("interval", "Time between two probes.", |it| {
                 it.probe_interval
             }),
-            false,
+            OFTEN,
         ),
         probe_timeout: probe.duration(
             time("timeout", "Time a probe may take.", |it| it.probe_timeout),
-            false,
+            ANSWER,
         ),
         probe_failure_threshold: probe
             .number(
@@ -84,7 +91,7 @@ pub(super) fn cluster(
             time("connectTimeout", "Time one connect may take.", |it| {
                 it.connect_timeout
             }),
-            false,
+            ANSWER,
         ),
         request_timeout: section.duration(
             time(
@@ -92,7 +99,7 @@ pub(super) fn cluster(
                 "Time until the headers of a live answer.",
                 |it| it.request_timeout,
             ),
-            false,
+            at_least(Duration::from_secs(1)),
         ),
         max_in_flight: section
             .number(
@@ -110,7 +117,7 @@ pub(super) fn cluster(
                 "Time that open watches stay silent after a disconnect before they end.",
                 |it| it.watch_disconnect_grace,
             ),
-            true,
+            at_least(Duration::ZERO).or_zero(),
         ),
         remote_connection_grace_period: section.duration(
             time(
@@ -118,7 +125,8 @@ pub(super) fn cluster(
                 "Time without a successful probe after which the condition RemoteConnectionProbe of its ClusterConnection is False.",
                 |it| it.remote_connection_grace_period,
             ),
-            false,
+            // How long it must be for its probes is judged with them.
+            at_least(Duration::from_millis(1)),
         ),
         when_disconnected,
     };
@@ -139,13 +147,13 @@ pub(super) fn connections(mut section: Section<'_>) -> ConnectionsConfig {
         backoff_min: section
             .duration(
                 backoff_min.default(duration::text(default.backoff_min)),
-                false,
+                at_least(Duration::from_millis(10)),
             )
             .unwrap_or(default.backoff_min),
         backoff_max: section
             .duration(
                 backoff_max.default(duration::text(default.backoff_max)),
-                false,
+                at_least(Duration::from_millis(10)),
             )
             .unwrap_or(default.backoff_max),
     };
@@ -186,7 +194,7 @@ pub(super) fn cache(mut section: Section<'_>) -> CacheConfig {
         idle_timeout: section
             .duration(
                 idle_timeout.default(duration::text(default.idle_timeout)),
-                false,
+                at_least(Duration::from_secs(1)),
             )
             .unwrap_or(default.idle_timeout),
         max_objects_per_kind: section
@@ -195,7 +203,7 @@ pub(super) fn cache(mut section: Section<'_>) -> CacheConfig {
         self_check_interval: section
             .duration(
                 self_check.default(duration::text(default.self_check_interval)),
-                true,
+                OFTEN.or_zero(),
             )
             .unwrap_or(default.self_check_interval),
         unset_resource_version: unset_resource_version(&mut section, Some("cached"))

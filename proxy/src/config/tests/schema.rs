@@ -5,6 +5,8 @@ use super::*;
 /// Mistakes that no schema can tell: they compare two values, or concern their size.
 const BEYOND: &[&str] = &[
     "less than backoffMin",
+    "is too short",
+    "less than probe.interval",
     "exclude each other",
     "is for the same group and resource",
     "is not a label selector",

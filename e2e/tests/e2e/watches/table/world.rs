@@ -59,7 +59,7 @@ impl World {
         let file = kubeconfig::write(&dir.path().join("kubeconfig"), &contexts).unwrap();
         // So many probes would be most of the load.
         let config = format!(
-            "apiVersion: fleetcache.dev/v1alpha1\nkind: Configuration\ndefaults: {{ probe: {{ interval: 10m }} }}\nclusters: {{ kubeconfigs: [ {{ path: {} }} ] }}\n",
+            "apiVersion: fleetcache.dev/v1alpha1\nkind: Configuration\ndefaults: {{ probe: {{ interval: 10m }}, remoteConnectionGracePeriod: 20m }}\nclusters: {{ kubeconfigs: [ {{ path: {} }} ] }}\n",
             file.display()
         );
         let proxy = Proxy::start(Options {
