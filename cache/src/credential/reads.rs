@@ -4,7 +4,7 @@
 //! point share a few places: a server of files that is gone costs the process these, and no other file has to wait.
 
 use std::collections::HashMap;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -14,10 +14,8 @@ use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout};
 
+use crate::bounded_file;
 use crate::facts::{ClusterFacts, Facts, NoFact};
-
-/// What is read of a file; a token or a certificate is a few kilobytes.
-const MAX_BYTES: u64 = 1 << 20;
 
 /// Reads at once below one mount point, of tokio's 512 threads for blocking work.
 const AT_ONCE: usize = 8;
@@ -98,17 +96,7 @@ impl Reads {
 }
 
 fn read_file(path: &Path) -> io::Result<Vec<u8>> {
-    // Before it is opened: the open of a pipe waits for who writes into it.
-    if !std::fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("it is not a file"));
-    }
-    let mut bytes = Vec::new();
-    let mut file = std::fs::File::open(path)?.take(MAX_BYTES + 1);
-    file.read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > MAX_BYTES {
-        return Err(io::Error::other("it is larger than 1 MiB"));
-    }
-    Ok(bytes)
+    bounded_file::read(path, bounded_file::SMALL)
 }
 
 /// Where the file system of a path is mounted, by what the kernel lists: the file system itself might not answer.
