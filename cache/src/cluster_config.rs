@@ -25,6 +25,38 @@ pub struct ClusterConfig {
     pub timing: ConnectionTiming,
     /// When it is connected.
     pub connect: ConnectPolicy,
+    /// Its credential is left out, since its server is reached over plain http.
+    pub credential_withheld: bool,
+    /// Why what its source says now is not what is here, where it is not.
+    pub rejected: Option<Rejection>,
+}
+
+/// Why what a source says of a cluster is not used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rejection {
+    /// In a word.
+    pub reason: RejectionReason,
+    /// In a sentence that names the file or the object. It is shown to clients: no address, no credential.
+    pub message: String,
+}
+
+/// Kinds of [`Rejection`]s.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RejectionReason {
+    /// It was read, and cannot be used.
+    Invalid,
+    /// It cannot be read.
+    Unreadable,
+}
+
+impl RejectionReason {
+    /// The reason as written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Invalid => "Invalid",
+            Self::Unreadable => "Unreadable",
+        }
+    }
 }
 
 /// Who named a cluster.
@@ -74,6 +106,8 @@ pub struct EndpointConfig {
     pub tls_server_name: Option<String>,
     /// An HTTP CONNECT or SOCKS5 proxy to dial through (`proxy-url`).
     pub proxy_url: Option<http::Uri>,
+    /// A name that leads to a link-local address is not followed: whoever wrote it is not trusted to know what is there.
+    pub refuse_link_local: bool,
 }
 
 impl EndpointConfig {
@@ -85,6 +119,7 @@ impl EndpointConfig {
             insecure_skip_tls_verify: false,
             tls_server_name: None,
             proxy_url: None,
+            refuse_link_local: false,
         }
     }
 

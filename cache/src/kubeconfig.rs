@@ -12,17 +12,15 @@ mod user;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
-use kube::config::{Cluster, Context, Kubeconfig, KubeconfigError, NamedContext};
-use tracing::warn;
-
 pub use self::name::is_valid as is_cluster_name;
 use self::proxy_env::ProxyEnv;
-pub use self::single::{SecretError, from_file, from_secret};
+pub use self::single::{from_file, from_secret};
 use crate::cluster_config::{
     ClusterConfig, ClusterSource, ConnectPolicy, ConnectionTiming, EndpointConfig, SourceKind,
 };
 use crate::credential::{ClientCertificate, CredentialConfig};
 use crate::upstream::tls;
+use kube::config::{Cluster, Context, Kubeconfig, KubeconfigError, NamedContext};
 
 /// What a set of kubeconfig files gave: the clusters that can be used, and why the other contexts cannot.
 #[derive(Debug, Default)]
@@ -76,7 +74,8 @@ fn load_with(
         let file = files.file_of(&context.name);
         match files.cluster(context, proxy_env) {
             Ok((endpoint, credential)) => {
-                let credential = without_on_plain_http(&name, &endpoint, credential);
+                let (credential, credential_withheld) =
+                    without_on_plain_http(&endpoint, credential);
                 loaded.clusters.push(ClusterConfig {
                     name,
                     context: context.name.clone(),
@@ -89,6 +88,8 @@ fn load_with(
                     endpoint,
                     credential,
                     timing: timing.clone(),
+                    credential_withheld,
+                    rejected: None,
                 });
             }
             Err(problems) => {
@@ -266,20 +267,15 @@ fn check(endpoint: &EndpointConfig, credential: &CredentialConfig) -> Result<(),
         .map_err(|error| error.to_string())
 }
 
-/// As client-go: over plain http no credential is sent.
+/// As client-go: over plain http no credential is sent. Whether there is one that is not.
 fn without_on_plain_http(
-    name: &str,
     endpoint: &EndpointConfig,
     credential: CredentialConfig,
-) -> CredentialConfig {
+) -> (CredentialConfig, bool) {
     if endpoint.is_tls() || matches!(credential, CredentialConfig::Anonymous) {
-        return credential;
+        return (credential, false);
     }
-    warn!(
-        cluster = name,
-        "its server is reached over plain http, so its credential is not sent"
-    );
-    CredentialConfig::Anonymous
+    (CredentialConfig::Anonymous, true)
 }
 
 /// Why a file cannot be used. The YAML parser's own message quotes the text around the mistake, which may be a secret:

@@ -40,6 +40,7 @@ pub mod informers;
 pub mod key_range;
 pub mod kubeconfig;
 pub mod label_selector;
+mod link_local;
 pub mod object;
 pub mod own_kind;
 pub mod panics;

@@ -210,6 +210,17 @@ impl Proxy {
         Ok(serde_json::from_str(&body)?)
     }
 
+    /// What there is to say of a source of clusters, by its kind, as the admin listener tells it.
+    pub fn source(&self, kind: &str) -> anyhow::Result<Value> {
+        let (status, body) = metrics::get(&self.admin, "/sources")?;
+        anyhow::ensure!(status == 200, "{status} {body}");
+        let sources: Vec<Value> = serde_json::from_str(&body)?;
+        let mut sources = sources.into_iter();
+        sources
+            .find(|it| it["source"] == kind)
+            .with_context(|| format!("no source {kind} in {body}"))
+    }
+
     /// The address of the admin listener.
     pub fn admin(&self) -> &str {
         &self.admin

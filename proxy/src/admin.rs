@@ -1,4 +1,4 @@
-//! The operators' port: `/livez`, `/readyz`, `/metrics`, `/why` and `/refresh` over plain HTTP.
+//! The operators' port: `/livez`, `/readyz`, `/metrics`, `/sources`, `/why` and `/refresh` over plain HTTP.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -24,6 +24,7 @@ use crate::limits::Limits;
 use crate::listener;
 use crate::metrics::Scrape;
 use crate::refresh::{self, Wish};
+use crate::sources::Reports;
 use crate::why::{self, Question};
 
 /// Whether the proxy takes requests. A cluster that is down has no part in it: restarting the proxy would not help.
@@ -59,6 +60,8 @@ pub struct Admin {
     pub readiness: Readiness,
     /// Behind `/metrics`.
     pub scrape: Scrape,
+    /// Behind `/sources`.
+    pub sources: Arc<Reports>,
     /// Behind `/why`.
     pub clusters: Arc<ClusterCache>,
     /// Their settings.
@@ -79,7 +82,7 @@ impl Admin {
         let path = request.uri().path();
         let query = request.uri().query().unwrap_or_default();
         let (allowed, allows): (&[Method], _) = match path {
-            "/livez" | "/readyz" | "/metrics" | "/why" => {
+            "/livez" | "/readyz" | "/metrics" | "/sources" | "/why" => {
                 (&[Method::GET, Method::HEAD], "GET, HEAD")
             }
             "/refresh" => (&[Method::POST], "POST"),
@@ -113,6 +116,7 @@ impl Admin {
                 answer.headers_mut().insert(CONTENT_TYPE, content_type);
                 answer
             }
+            "/sources" => json(&self.sources.all()),
             "/why" => self.why(query).await,
             _ => self.refresh(query, request.headers()).await,
         }
@@ -148,7 +152,7 @@ impl Admin {
 }
 
 /// What there is.
-const PATHS: &str = "there are /livez, /readyz, /metrics, /why and /refresh\n";
+const PATHS: &str = "there are /livez, /readyz, /metrics, /sources, /why and /refresh\n";
 
 const PANICKED: &str = "it panicked: the log says where\n";
 
@@ -227,6 +231,7 @@ mod tests {
         Admin {
             readiness: Readiness::default(),
             scrape: Scrape::without_clusters(&Metrics::default(), totals),
+            sources: Arc::default(),
             clusters: ClusterCache::start(Vec::new(), 1, &fleet, shutdown),
             limits: Arc::default(),
         }

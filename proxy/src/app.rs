@@ -124,6 +124,7 @@ impl App {
         let scrape = Scrape::new(
             &metrics,
             Arc::clone(&cache),
+            sources.reports(),
             Box::new(move || totals.totals()),
         );
         let handler = Arc::new(Handler::new(HandlerParts {
@@ -142,6 +143,7 @@ impl App {
             Admin {
                 readiness: readiness.clone(),
                 scrape,
+                sources: sources.reports(),
                 clusters: Arc::clone(&cache),
                 limits: Arc::clone(&limits),
             },

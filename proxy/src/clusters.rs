@@ -80,8 +80,9 @@ pub struct Found {
     pub clusters: Vec<ClusterConfig>,
     /// The names of all contexts, of those that cannot be served now too.
     pub names: Names,
-    /// Names of clusters that were served before, and their contexts, which are there but cannot be used now.
-    pub spoilt: BTreeMap<String, String>,
+    /// Names of clusters that were served before, and of each the index of its source and its context, which is there but
+    /// cannot be used now.
+    pub spoilt: BTreeMap<String, (usize, String)>,
     /// What cannot be served.
     pub rejected: Vec<Rejected>,
 }
@@ -201,7 +202,7 @@ fn find(
                     if let Some(name) = held.get(&context)
                         && contexts.file_of(&context).is_some()
                     {
-                        all.spoilt.insert(name.clone(), context.clone());
+                        all.spoilt.insert(name.clone(), (index, context.clone()));
                         all.names.insert(source.origin_of(&context), name.clone());
                     }
                     Subject::Context(context)

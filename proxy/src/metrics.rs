@@ -4,6 +4,7 @@ mod clusters;
 mod collectors;
 mod process;
 mod resources;
+mod sources;
 
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
@@ -20,6 +21,9 @@ use prometheus_client::registry::Registry;
 use clusters::ClusterCollector;
 use collectors::TotalsCollector;
 use resources::Resources;
+use sources::SourceCollector;
+
+use crate::sources::Reports;
 
 /// From half a millisecond, which a cached GET stays far below, to the default request timeout.
 const DURATION_BUCKETS: [f64; 16] = [
@@ -189,11 +193,17 @@ pub struct Scrape {
 }
 
 impl Scrape {
-    /// Shows what is counted, the state of clusters and informers at each scrape, and the process.
-    pub fn new(metrics: &Metrics, clusters: Arc<ClusterCache>, totals: InformerTotalsFn) -> Self {
+    /// Shows what is counted, the state of clusters, sources and informers at each scrape, and the process.
+    pub fn new(
+        metrics: &Metrics,
+        clusters: Arc<ClusterCache>,
+        sources: Arc<Reports>,
+        totals: InformerTotalsFn,
+    ) -> Self {
         let mut registry = registry(metrics, totals);
         let fleetcache = registry.sub_registry_with_prefix("fleetcache");
         fleetcache.register_collector(Box::new(ClusterCollector(clusters)));
+        fleetcache.register_collector(Box::new(SourceCollector(sources)));
         Self {
             registry: Arc::new(registry),
         }

@@ -202,10 +202,12 @@ impl Reloader {
                 self.apply(config, changes::RELOADED);
             }
             Err(refused) => {
-                refused.log();
-                if self.sources.look(again) {
-                    self.apply(self.config.clone(), changes::TOLD);
+                if let Some(why) = refused.of_kubeconfigs() {
+                    self.sources.kubeconfigs_refused(why);
                 }
+                refused.log();
+                self.sources.look(again);
+                self.apply(self.config.clone(), changes::TOLD);
             }
         }
     }
@@ -260,7 +262,7 @@ impl Reloader {
         for name in changes.removed.iter().chain(&changes.replaced) {
             self.cache.remove(name);
         }
-        for name in &changes.updated {
+        for name in changes.updated.iter().chain(&changes.judged) {
             self.cache.update(now[name].cluster.clone());
         }
         let added = changes.added.iter().chain(&changes.replaced);
@@ -301,6 +303,15 @@ pub fn log_name(cluster: &ClusterConfig) {
 }
 
 impl Refused {
+    /// What is wrong with the kubeconfig files; none where that is not known.
+    fn of_kubeconfigs(&self) -> Option<String> {
+        match self {
+            Self::Mistakes(_) => None,
+            Self::Clusters(error) => Some(error.to_string()),
+            Self::Unread(reasons) => Some(reasons.join("; ")),
+        }
+    }
+
     fn log(&self) {
         match self {
             Self::Mistakes(mistakes) => {

@@ -12,11 +12,13 @@ mod directory;
 mod kubeconfigs;
 mod management;
 mod merge;
+mod report;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::Arc;
 
-use fleetcache_cache::cluster_config::{ClusterConfig, SourceKind};
+use fleetcache_cache::cluster_config::{ClusterConfig, Rejection, RejectionReason, SourceKind};
 
 use self::directory::Directory;
 use self::kubeconfigs::Kubeconfigs;
@@ -24,6 +26,7 @@ use self::management::Management;
 pub use self::management::Surroundings;
 pub use self::merge::Entry;
 use self::merge::{Merged, merge};
+pub use self::report::{Entries, Reports, SourceReport};
 use crate::clusters::{Found, Itself, Names};
 use crate::config::Config;
 
@@ -44,8 +47,14 @@ trait Source: Send {
 struct Known {
     /// Its clusters; none while it has yet to learn which there are.
     clusters: Option<Vec<Candidate>>,
-    /// What else is wrong with it, one sentence each.
+    /// What in it can be no cluster, one sentence each.
+    rejected: Vec<String>,
+    /// Why it cannot tell which clusters there are now, one sentence each.
     troubles: Vec<String>,
+    /// Another reason for that, which the log has from elsewhere.
+    unreached: Option<String>,
+    /// What is worth a warning, and keeps nobody from anything.
+    notes: Vec<String>,
 }
 
 /// A cluster that a source knows.
@@ -64,10 +73,23 @@ struct Candidate {
 /// Why a cluster cannot be reached as its source says now.
 #[derive(Clone, Debug)]
 struct Unusable {
-    /// One sentence, or none where a trouble of the source tells it.
+    /// One sentence for operators, or none where a trouble of the source tells it.
     reason: Option<String>,
+    /// The same for clients; none while it is not known.
+    rejection: Option<Rejection>,
     /// What is served where it was not served before: a cluster that cannot be connected. Nothing where there is none.
     instead: Option<Box<ClusterConfig>>,
+}
+
+impl Unusable {
+    /// What it says, which names no address and no credential, is for everybody.
+    fn told(reason: RejectionReason, message: String) -> Self {
+        Self {
+            reason: Some(message.clone()),
+            rejection: Some(Rejection { reason, message }),
+            instead: None,
+        }
+    }
 }
 
 /// All sources of a configuration, in the order in which they take names.
@@ -80,6 +102,7 @@ pub struct Sources {
     surroundings: Option<Surroundings>,
     /// What was told of and is still so.
     told: BTreeSet<String>,
+    reports: Arc<Reports>,
 }
 
 impl Sources {
@@ -92,6 +115,7 @@ impl Sources {
             secrets: None,
             surroundings: None,
             told: BTreeSet::new(),
+            reports: Arc::default(),
         };
         sources.configure(config, found);
         sources
@@ -140,6 +164,16 @@ impl Sources {
         self.watch(config);
     }
 
+    /// What is told of them, now and later.
+    pub fn reports(&self) -> Arc<Reports> {
+        Arc::clone(&self.reports)
+    }
+
+    /// The kubeconfig files could not be read again: what they gave before holds.
+    pub fn kubeconfigs_refused(&mut self, why: String) {
+        self.kubeconfigs.refused(why);
+    }
+
     /// The names of contexts.
     pub fn names(&self) -> &Names {
         self.kubeconfigs.names()
@@ -178,22 +212,37 @@ impl Sources {
             mut clusters,
             rejected,
             kept,
+            notes,
+            reports,
         } = merge(known, before);
         for (name, entry) in &mut clusters {
             entry.cluster.timing = config.timing(name);
         }
         let told = std::mem::take(&mut self.told);
-        for reason in &rejected {
-            if !told.contains(reason) {
+        for reason in rejected {
+            if !told.contains(&reason) {
                 tracing::warn!(reason, "not served");
             }
+            self.told.insert(reason);
         }
-        for (cluster, reason) in &kept {
-            if !told.contains(reason) {
+        for (cluster, reason) in kept {
+            if !told.contains(&reason) {
                 tracing::warn!(cluster, reason, "cannot be used; it is served as before");
             }
+            self.told.insert(reason);
         }
-        self.told = rejected.into_iter().chain(kept.into_values()).collect();
+        for note in notes {
+            if !told.contains(&note) {
+                tracing::warn!("{note}");
+            }
+            self.told.insert(note);
+        }
+        let is_configured = |report: &SourceReport| {
+            report.source != SourceKind::Kubeconfig.as_str()
+                || !config.sources.kubeconfigs.is_empty()
+        };
+        let reports = reports.into_iter().filter(is_configured);
+        self.reports.replace(reports.collect());
         clusters
     }
 }
@@ -212,7 +261,7 @@ pub fn look_into(path: &Path, itself: &Itself<'_>) -> Looked {
     let mut directory = Directory::new(path);
     directory.look(true);
     let known = without_itself(directory.known(), itself);
-    let mut troubles = known.troubles;
+    let mut troubles = [known.troubles, known.rejected].concat();
     let clusters = known.clusters.map(|candidates| {
         let mut names = Vec::new();
         for candidate in candidates {
@@ -233,13 +282,10 @@ fn without_itself(mut known: Known, itself: &Itself<'_>) -> Known {
             && itself.is(cluster)
         {
             let reason = format!(
-                "{}: it is this proxy itself (its server is {})",
-                candidate.origin, cluster.endpoint.server
+                "{}: it is this proxy itself; name the cluster's own server",
+                candidate.origin
             );
-            candidate.cluster = Err(Unusable {
-                reason: Some(reason),
-                instead: None,
-            });
+            candidate.cluster = Err(Unusable::told(RejectionReason::Invalid, reason));
         }
     }
     known

@@ -51,10 +51,13 @@ pub(crate) fn config(server: &str) -> ClusterConfig {
             insecure_skip_tls_verify: false,
             tls_server_name: None,
             proxy_url: None,
+            refuse_link_local: false,
         },
         credential: CredentialConfig::Anonymous,
         timing: ConnectionTiming::default(),
         connect: ConnectPolicy::Always,
+        credential_withheld: false,
+        rejected: None,
     }
 }
 

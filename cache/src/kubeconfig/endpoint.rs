@@ -1,5 +1,7 @@
 //! The `cluster` entry of a kubeconfig.
 
+use std::path::Path;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::Uri;
@@ -7,6 +9,7 @@ use kube::config::Cluster;
 use rustls::pki_types::ServerName;
 
 use super::proxy_env::ProxyEnv;
+use crate::bounded_file;
 use crate::cluster_config::EndpointConfig;
 use crate::upstream::tls;
 
@@ -61,9 +64,7 @@ pub(super) fn endpoint(
     if let Some(name) = tls_server_name
         && ServerName::try_from(name).is_err()
     {
-        problems.push(format!(
-            "tls-server-name {name:?} is no DNS name or IP address; correct it"
-        ));
+        problems.push("tls-server-name is no DNS name or IP address; correct it".to_owned());
     }
     let proxy_url = server
         .as_ref()
@@ -75,6 +76,7 @@ pub(super) fn endpoint(
         insecure_skip_tls_verify: insecure,
         tls_server_name: tls_server_name.map(str::to_owned),
         proxy_url,
+        refuse_link_local: false,
     })
 }
 
@@ -91,7 +93,8 @@ fn server(text: &str, has_tls: bool) -> Result<Uri, String> {
         (false, true) => format!("https://{text}"),
         (false, false) => format!("http://{text}"),
     };
-    let wrong = || format!("server {text:?} is not a URL like https://host:6443; correct it");
+    // Neither here nor below the URL is quoted: clients may be shown what is wrong, and no address.
+    let wrong = || "server is not a URL like https://host:6443; correct it".to_owned();
     let uri: Uri = with_scheme.parse().map_err(|_| wrong())?;
     if !matches!(uri.scheme_str(), Some("http" | "https")) || uri.host().is_none_or(str::is_empty) {
         return Err(wrong());
@@ -103,9 +106,7 @@ fn server(text: &str, has_tls: bool) -> Result<Uri, String> {
         );
     }
     if uri.query().is_some() || text.contains('#') {
-        return Err(format!(
-            "server {text:?} has a query or fragment; remove it"
-        ));
+        return Err("server has a query or fragment; remove it".to_owned());
     }
     Ok(uri)
 }
@@ -120,7 +121,7 @@ fn certificate_authority(cluster: &Cluster) -> Result<Option<(String, Vec<u8>)>,
     let Some(path) = non_empty(cluster.certificate_authority.as_deref()) else {
         return Ok(None);
     };
-    let bundle = std::fs::read(path).map_err(|error| {
+    let bundle = bounded_file::read(Path::new(path), bounded_file::SMALL).map_err(|error| {
         format!("certificate-authority {path} cannot be read: {error}; check the path and its permissions")
     })?;
     Ok(Some((format!("certificate-authority {path}"), bundle)))

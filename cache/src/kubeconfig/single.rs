@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
-use kube::config::{Kubeconfig, NamedContext};
+use kube::config::{Kubeconfig, KubeconfigError, NamedContext};
 
 use super::proxy_env::ProxyEnv;
 use super::{Files, untrusted, without_on_plain_http, words};
+use crate::bounded_file;
 use crate::cluster_config::{
     ClusterConfig, ClusterSource, ConnectPolicy, ConnectionTiming, SourceKind,
 };
@@ -18,7 +19,9 @@ use crate::cluster_config::{
 /// Why it cannot be used: sentences that begin with the file.
 pub fn from_file(path: &Path, context: Option<&str>, name: &str) -> Result<ClusterConfig, String> {
     let origin = path.display().to_string();
-    let read = Kubeconfig::read_from(path);
+    let read = bounded_file::check(path, bounded_file::LARGE)
+        .map_err(|error| KubeconfigError::ReadConfig(error, path.to_owned()))
+        .and_then(|()| Kubeconfig::read_from(path));
     let kubeconfig = read.map_err(|error| format!("{origin}: {}", words(&error)))?;
     let context = choose(&kubeconfig, context).map_err(|problem| format!("{origin}: {problem}"))?;
     let source = ClusterSource {
@@ -35,48 +38,20 @@ pub fn from_file(path: &Path, context: Option<&str>, name: &str) -> Result<Clust
     )
 }
 
-/// Why the kubeconfig of a Secret cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{reason}")]
-pub struct SecretError {
-    /// Sentences that begin with the Secret.
-    pub reason: String,
-    /// Whether clients may see it: it names no address and no credential.
-    pub may_be_shown: bool,
-}
-
-impl SecretError {
-    /// One that clients may see.
-    pub fn shown(reason: String) -> Self {
-        Self {
-            reason,
-            may_be_shown: true,
-        }
-    }
-
-    /// One for the log alone.
-    fn logged(reason: String) -> Self {
-        Self {
-            reason,
-            may_be_shown: false,
-        }
-    }
-}
-
 /// The cluster of a kubeconfig that a Secret holds: of its current context, or of the only one it has. Whoever may write
 /// the Secret must not get a program run or a file read in the proxy, and nothing may be sent to a server that proves
-/// nothing: plugins, paths and unchecked servers are refused. `data` is what the Secret holds: a token file that is named
+/// nothing: plugins, paths and unchecked servers are refused, and so are link-local addresses. `data` is what the Secret holds: a token file that is named
 /// without a folder is one of its keys.
 ///
 /// # Errors
-/// Why it cannot be used: sentences that begin with `origin`.
+/// Why it cannot be used: sentences that begin with `origin`. They name no address and no credential.
 pub fn from_secret(
     origin: &str,
     text: &str,
     data: &BTreeMap<String, Vec<u8>>,
     name: &str,
     source: ClusterSource,
-) -> Result<ClusterConfig, SecretError> {
+) -> Result<ClusterConfig, String> {
     with_proxies(origin, text, data, name, source, &ProxyEnv::from_env())
 }
 
@@ -87,22 +62,19 @@ pub(super) fn with_proxies(
     name: &str,
     source: ClusterSource,
     proxy_env: &ProxyEnv,
-) -> Result<ClusterConfig, SecretError> {
+) -> Result<ClusterConfig, String> {
     let read = Kubeconfig::from_yaml(text);
-    let at = |problem: String| SecretError::shown(format!("{origin}: {problem}"));
+    let at = |problem: String| format!("{origin}: {problem}");
     let mut kubeconfig = read.map_err(|error| at(words(&error)))?;
     let context = choose(&kubeconfig, None).map_err(at)?;
     let problems = untrusted::restrict(&mut kubeconfig, &context, data);
     if !problems.is_empty() {
-        return Err(SecretError::shown(told(origin, &context, &problems)));
+        return Err(told(origin, &context, &problems));
     }
-    // These may name an address.
-    let cluster = cluster(origin, source, kubeconfig, context.clone(), name, proxy_env)
-        .map_err(SecretError::logged)?;
-    if !cluster.endpoint.is_tls() {
-        let problem = "its server is reached over plain http, where nobody knows who answers; give it an https URL";
-        let told = told(origin, &context, &[problem.to_owned()]);
-        return Err(SecretError::shown(told));
+    let mut cluster = cluster(origin, source, kubeconfig, context.clone(), name, proxy_env)?;
+    let problems = untrusted::restrict_endpoint(&mut cluster.endpoint);
+    if !problems.is_empty() {
+        return Err(told(origin, &context, &problems));
     }
     Ok(cluster)
 }
@@ -148,7 +120,7 @@ fn cluster(
     };
     let found = files.cluster(&context, proxy_env);
     let (endpoint, credential) = found.map_err(|problems| told(origin, &context, &problems))?;
-    let credential = without_on_plain_http(name, &endpoint, credential);
+    let (credential, credential_withheld) = without_on_plain_http(&endpoint, credential);
     Ok(ClusterConfig {
         name: name.to_owned(),
         context: context.name,
@@ -158,6 +130,8 @@ fn cluster(
         endpoint,
         credential,
         timing: ConnectionTiming::default(),
+        credential_withheld,
+        rejected: None,
     })
 }
 

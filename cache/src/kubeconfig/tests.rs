@@ -230,6 +230,11 @@ fn endpoints_are_read() {
 fn over_plain_http_there_is_no_credential() {
     let cluster = load_one(r#"{"server": "http://k"}"#, r#"{"token": "t"}"#).unwrap();
     assert!(matches!(cluster.credential, CredentialConfig::Anonymous));
+    assert!(cluster.credential_withheld);
+    for (server, user) in [("http://k", "{}"), ("https://k", r#"{"token": "t"}"#)] {
+        let cluster = load_one(&format!(r#"{{"server": "{server}"}}"#), user).unwrap();
+        assert!(!cluster.credential_withheld, "{server} {user}");
+    }
 }
 
 #[test]

@@ -2,8 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use http::Uri;
 use kube::config::{AuthInfo, Cluster, Kubeconfig, NamedContext};
 use secrecy::SecretString;
+
+use crate::cluster_config::EndpointConfig;
+use crate::link_local;
 
 /// Refuses, in the entries that a context uses, what would run a program, read a file or trust anybody. What would have no
 /// effect is taken out, and a token file that is a key of the Secret's own data becomes the token that it holds.
@@ -30,6 +34,32 @@ pub(super) fn restrict(
             restrict_user(&named.name, user, data, &mut problems);
         }
     }
+    problems
+}
+
+/// Refuses servers that prove nothing, and addresses that mean something on the proxy's own machine alone. Names are judged
+/// when they are dialled.
+pub(super) fn restrict_endpoint(endpoint: &mut EndpointConfig) -> Vec<String> {
+    let mut problems = Vec::new();
+    if !endpoint.is_tls() {
+        problems.push(
+            "its server is reached over plain http, where nobody knows who answers; give it an https URL"
+                .to_owned(),
+        );
+    }
+    let fields = [
+        ("server", Some(&endpoint.server)),
+        ("proxy-url", endpoint.proxy_url.as_ref()),
+    ];
+    for (field, uri) in fields {
+        if uri.and_then(Uri::host).is_some_and(link_local::is_host) {
+            problems.push(format!(
+                "{field} is a link-local address, which a Secret may not name: it is of the proxy's own machine, where clouds \
+                 keep credentials"
+            ));
+        }
+    }
+    endpoint.refuse_link_local = true;
     problems
 }
 

@@ -6,6 +6,7 @@ use kube::config::{AuthInfo, Cluster, ExecAuthCluster, ExecConfig, ExecInteracti
 use secrecy::{ExposeSecret, SecretString};
 
 use super::endpoint::{decoded, non_empty};
+use crate::bounded_file;
 use crate::credential::CredentialConfig;
 use crate::exec_plugin::ExecPluginConfig;
 
@@ -156,7 +157,7 @@ impl Pem {
     fn bytes(self, field: &str, name: &str) -> Result<Vec<u8>, String> {
         match self {
             Self::Data(data) => Ok(data),
-            Self::File(path) => std::fs::read(&path).map_err(|error| {
+            Self::File(path) => bounded_file::read(&path, bounded_file::SMALL).map_err(|error| {
                 format!(
                     "user {name:?}: {field} {} cannot be read: {error}; check the path and its permissions",
                     path.display()

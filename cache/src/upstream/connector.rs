@@ -158,7 +158,10 @@ impl TcpConnector {
         heard: Option<Arc<Heard>>,
         timeout: Duration,
     ) -> Result<Self, BoxError> {
-        let mut http = HttpConnector::new_with_resolver(Resolver);
+        let resolver = Resolver {
+            refuse_link_local: endpoint.refuse_link_local,
+        };
+        let mut http = HttpConnector::new_with_resolver(resolver);
         http.enforce_http(false);
         http.set_nodelay(true);
         http.set_connect_timeout(Some(timeout));

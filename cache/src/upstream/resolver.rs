@@ -18,6 +18,8 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tower_service::Service;
 
+use crate::link_local;
+
 /// Lookups at once, of tokio's 512 threads for blocking work.
 const AT_ONCE: usize = 64;
 
@@ -46,7 +48,11 @@ struct Places {
 
 /// Asks the system, in its turn.
 #[derive(Clone, Debug)]
-pub(crate) struct Resolver;
+pub(crate) struct Resolver {
+    /// Link-local addresses are left out. Here and not before the dial: a name may mean another address each time, and
+    /// numbers in forms that only the system reads come here too.
+    pub(crate) refuse_link_local: bool,
+}
 
 impl Service<Name> for Resolver {
     type Response = std::vec::IntoIter<SocketAddr>;
@@ -62,8 +68,30 @@ impl Service<Name> for Resolver {
         if let Some(address) = planned::answer(name.as_str()) {
             return Box::pin(std::future::ready(Ok(vec![address].into_iter())));
         }
-        Box::pin(PLACES.look_up(name.as_str().to_owned(), |name| (name, 0).to_socket_addrs()))
+        let refuse_link_local = self.refuse_link_local;
+        Box::pin(async move {
+            let look_up = |name: &str| (name, 0).to_socket_addrs();
+            let found = PLACES.look_up(name.as_str().to_owned(), look_up).await?;
+            match refuse_link_local {
+                true => without_link_local(found),
+                false => Ok(found),
+            }
+        })
     }
+}
+
+fn without_link_local(
+    found: std::vec::IntoIter<SocketAddr>,
+) -> io::Result<std::vec::IntoIter<SocketAddr>> {
+    let allowed: Vec<_> = found
+        .filter(|address| !link_local::is_address(address.ip()))
+        .collect();
+    if allowed.is_empty() {
+        return Err(io::Error::other(
+            "it leads to a link-local address, which a kubeconfig from a Secret may not name",
+        ));
+    }
+    Ok(allowed.into_iter())
 }
 
 impl Places {
@@ -138,6 +166,22 @@ mod tests {
 
     fn fails(_: &str) -> io::Result<std::vec::IntoIter<SocketAddr>> {
         Err(io::ErrorKind::NotFound.into())
+    }
+
+    #[tokio::test]
+    async fn a_name_may_be_kept_from_link_local_addresses() {
+        // In the form that only the system reads: no lookup leaves the machine.
+        for (name, refused) in [
+            ("2852039166", true),
+            ("0xa9fea9fe", true),
+            ("2130706433", false),
+        ] {
+            for refuse_link_local in [true, false] {
+                let mut resolver = Resolver { refuse_link_local };
+                let found = resolver.call(name.parse().unwrap()).await;
+                assert_eq!(found.is_err(), refused && refuse_link_local, "{name}");
+            }
+        }
     }
 
     #[tokio::test]

@@ -7,13 +7,16 @@ use fleetcache_e2e::control_plane::{ControlPlane, Options, User};
 use fleetcache_e2e::poll::{PATIENCE, wait_for};
 use fleetcache_e2e::proxy::{self, Proxy};
 use fleetcache_e2e::sim::{SimCluster, SimConfig};
+use serde_json::Value;
 use tokio::sync::OnceCell;
 
 mod directory;
 mod excluded;
+mod labels;
 mod management;
 mod rotation;
 mod secrets;
+mod told;
 
 const LIST: &str = "/api/v1/configmaps";
 
@@ -124,6 +127,40 @@ fn count_logged(proxy: &Proxy, texts: &[&str]) -> usize {
     let log = proxy.log();
     let holds = |line: &&str| texts.iter().all(|text| line.contains(text));
     log.lines().filter(holds).count()
+}
+
+/// Waits until a source can tell which clusters there are, or cannot, and returns what there is to say of it.
+async fn source_is(proxy: &Proxy, kind: &str, up: bool) -> Value {
+    let what = format!("the source {kind} to be up: {up}");
+    wait_for(&what, PATIENCE, async || {
+        let report = proxy.source(kind)?;
+        anyhow::ensure!(report["up"] == up, "{report}");
+        let metric = proxy
+            .metrics()?
+            .sum("fleetcache_source_up", &[("source", kind)]);
+        anyhow::ensure!(metric == Some(f64::from(u8::from(up))), "{metric:?}");
+        Ok(report)
+    })
+    .await
+    .unwrap_or_else(|error| panic!("{error:#}\n{}", proxy.log_tail()))
+}
+
+/// Waits until so many entries of a source stand so: accepted, served as before, not served.
+async fn entries_are(proxy: &Proxy, kind: &str, expect: [f64; 3]) {
+    let states = ["Accepted", "ServedAsBefore", "NotServed"];
+    let what = format!("{expect:?} entries of {kind}");
+    wait_for(&what, PATIENCE, async || {
+        let metrics = proxy.metrics()?;
+        let of = |state| {
+            let labels = [("source", kind), ("state", state)];
+            metrics.sum("fleetcache_source_entries", &labels)
+        };
+        let found = states.map(of);
+        anyhow::ensure!(found == expect.map(Some), "{found:?}");
+        Ok(())
+    })
+    .await
+    .unwrap_or_else(|error| panic!("{error:#}\n{}", proxy.log_tail()));
 }
 
 #[tokio::test]

@@ -31,10 +31,13 @@ fn the_proxy_recognises_itself() {
                 insecure_skip_tls_verify: false,
                 tls_server_name: None,
                 proxy_url: None,
+                refuse_link_local: false,
             },
             credential: CredentialConfig::Anonymous,
             timing: ConnectionTiming::default(),
             connect: ConnectPolicy::Always,
+            credential_withheld: false,
+            rejected: None,
         };
         assert_eq!(itself.is(&cluster), expect, "{server} {ca}");
     };
@@ -251,8 +254,7 @@ fn every_mistake_of_a_configuration_is_told_with_its_path() {
         "clusters: { directory: { path: d } }\noverrides: [ { cluster: x }, { cluster: z } ]",
         &[],
         &[
-            "clusters.directory: not served: d/me.kubeconfig: it is this proxy itself (its server is \
-             https://127.0.0.1:8443/clusters/a)",
+            "clusters.directory: not served: d/me.kubeconfig: it is this proxy itself; name the cluster's own server",
             "clusters.directory: not served: d/z.kubeconfig: it is not a kubeconfig: line 1, column 11 cannot be read; check it \
              with kubectl config view",
             "overrides[1].cluster: \"z\" matches no cluster",

@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use fleetcache_cache::cluster_accessor::{ClusterStatus, ConnectionState};
+use fleetcache_cache::cluster_config::{ClusterConfig, Rejection};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +14,9 @@ const CONNECTED: &str = "Connected";
 
 /// Whether a probe has succeeded lately: the same name and the same meaning as Cluster API's condition.
 const PROBE: &str = "RemoteConnectionProbe";
+
+/// Whether what its source says of it now is what is in force.
+const ACCEPTED: &str = "ConfigurationAccepted";
 
 /// `metav1.Condition`.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -31,14 +35,15 @@ pub(super) struct Condition {
     pub condition_type: String,
 }
 
-/// Both, at a time. `trouble` is why the cluster is not as it should be, and `before` what was told last.
+/// All of them, at a time. `trouble` is why the cluster is not as it should be, and `before` what was told last.
 pub(super) fn of(
+    config: &ClusterConfig,
     status: &ClusterStatus,
     trouble: Option<&(&'static str, String)>,
-    grace: Duration,
     now: SystemTime,
     before: &[Condition],
 ) -> Vec<Condition> {
+    let grace = config.timing.remote_connection_grace_period;
     let (reason, message) = match trouble {
         Some((reason, message)) => (*reason, message.clone()),
         None => (CONNECTED, String::new()),
@@ -56,7 +61,43 @@ pub(super) fn of(
         status: connected.to_owned(),
         condition_type: CONNECTED.to_owned(),
     };
-    vec![connected, probe(status, grace, now, before)]
+    vec![
+        connected,
+        probe(status, grace, now, before),
+        accepted(config.rejected.as_ref(), now, before),
+    ]
+}
+
+fn accepted(rejection: Option<&Rejection>, now: SystemTime, before: &[Condition]) -> Condition {
+    let (value, reason, message) = match rejection {
+        None => ("True", "Accepted", String::new()),
+        Some(it) => ("False", it.reason.as_str(), it.message.clone()),
+    };
+    since(before, now, ACCEPTED, value, reason, message)
+}
+
+/// A condition that begins now where its status is not what was told before.
+fn since(
+    before: &[Condition],
+    now: SystemTime,
+    condition_type: &str,
+    status: &str,
+    reason: &str,
+    message: String,
+) -> Condition {
+    let before = before
+        .iter()
+        .find(|it| it.condition_type == condition_type && it.status == status);
+    Condition {
+        last_transition_time: match before {
+            Some(before) => before.last_transition_time,
+            None => seconds(now),
+        },
+        message,
+        reason: reason.to_owned(),
+        status: status.to_owned(),
+        condition_type: condition_type.to_owned(),
+    }
 }
 
 fn probe(
@@ -75,18 +116,7 @@ fn probe(
         }
         (None, Some(_)) => ("False", "ProbeFailed", "no probe has succeeded yet".into()),
     };
-    let before = before.iter().find(|it| it.condition_type == PROBE);
-    let since = before.filter(|it| it.status == value);
-    Condition {
-        last_transition_time: match since {
-            Some(before) => before.last_transition_time,
-            None => seconds(now),
-        },
-        message,
-        reason: reason.to_owned(),
-        status: value.to_owned(),
-        condition_type: PROBE.to_owned(),
-    }
+    since(before, now, PROBE, value, reason, message)
 }
 
 /// When the last successful probe is too long ago, or the cluster has waited too long for its first one; `None` of a

@@ -83,7 +83,7 @@ pub(super) struct Source {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Status {
-    /// `Connected` and `RemoteConnectionProbe`.
+    /// `Connected`, `RemoteConnectionProbe` and `ConfigurationAccepted`.
     pub conditions: Vec<Condition>,
     /// Failed connects or probes in a row.
     pub consecutive_failures: u32,
@@ -121,7 +121,6 @@ impl ClusterConnection {
     /// What is to be told of a cluster now, without figures and version. `before` is what was told last.
     pub(super) fn of(cluster: &ClusterAccessor, now: SystemTime, before: Option<&Self>) -> Self {
         let (config, status) = (cluster.config(), cluster.status());
-        let grace = config.timing.remote_connection_grace_period;
         let trouble = status.trouble();
         let trouble = trouble.map(|(reason, message)| (reason.as_str(), message.to_owned()));
         let before = before.map_or(&[][..], |before| &before.status.conditions);
@@ -148,7 +147,7 @@ impl ClusterConnection {
                 },
             },
             status: Status {
-                conditions: conditions::of(&status, trouble.as_ref(), grace, now, before),
+                conditions: conditions::of(&config, &status, trouble.as_ref(), now, before),
                 consecutive_failures: status.consecutive_failures,
                 epoch: status.epoch,
                 generation: status.generation,

@@ -149,7 +149,10 @@ fn object(kind: &Value) -> Value {
         &[
             (
                 "conditions",
-                list_of("Connected and RemoteConnectionProbe.", &condition),
+                list_of(
+                    "Connected, RemoteConnectionProbe and ConfigurationAccepted.",
+                    &condition,
+                ),
             ),
             (
                 "consecutiveFailures",

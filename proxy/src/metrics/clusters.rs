@@ -256,10 +256,13 @@ mod tests {
                 insecure_skip_tls_verify: false,
                 tls_server_name: None,
                 proxy_url: None,
+                refuse_link_local: false,
             },
             credential: CredentialConfig::Anonymous,
             timing: ConnectionTiming::default(),
             connect: ConnectPolicy::OnDemand,
+            credential_withheld: false,
+            rejected: None,
             name,
         }
     }
@@ -271,7 +274,12 @@ mod tests {
         let configs = (0..CLUSTERS).map(|at| idle(format!("c{at:04}")));
         let clusters = ClusterCache::start(configs.collect(), 8, &fleet, &shutdown);
         let totals = Box::new(InformerTotals::default);
-        let scrape = Scrape::new(&Metrics::default(), Arc::clone(&clusters), totals);
+        let scrape = Scrape::new(
+            &Metrics::default(),
+            Arc::clone(&clusters),
+            Arc::default(),
+            totals,
+        );
         let text = scrape.text();
         let mut series: HashMap<&str, usize> = HashMap::new();
         for line in text.lines() {

@@ -21,6 +21,8 @@ pub(super) struct Changes {
     pub(super) replaced: BTreeSet<String>,
     /// Clusters that are reached otherwise, or in other times.
     pub(super) updated: BTreeSet<String>,
+    /// Clusters of which it only changed whether what their source says is accepted, which is told where it is found.
+    pub(super) judged: BTreeSet<String>,
     /// Clusters whose requests are treated otherwise.
     settings: BTreeSet<String>,
     /// What informers are told.
@@ -48,7 +50,14 @@ impl Changes {
                 (None, _) => &mut changes.added,
                 (_, None) => &mut changes.removed,
                 (Some(before), Some(now)) if !before.is_same(now) => &mut changes.replaced,
-                (Some(before), Some(now)) if before.cluster != now.cluster => &mut changes.updated,
+                (Some(before), Some(now)) if before.cluster != now.cluster => {
+                    let mut judged = before.cluster.clone();
+                    judged.rejected.clone_from(&now.cluster.rejected);
+                    match judged == now.cluster {
+                        true => &mut changes.judged,
+                        false => &mut changes.updated,
+                    }
+                }
                 (Some(_), Some(_)) if before.settings(name) != now.settings(name) => {
                     &mut changes.settings
                 }
@@ -87,6 +96,7 @@ impl Changes {
             settings,
             cache,
             connections,
+            judged: _,
             needs_restart: _,
         } = self;
         let names = [added, removed, replaced, updated, settings];

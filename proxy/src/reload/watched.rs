@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::PathBuf;
 
-use crate::config::{Config, is_pipe};
+use fleetcache_cache::bounded_file;
+
+use crate::config::Config;
 
 /// What files hold: a hash of each, none where it cannot be read. By content, since a swapped symbolic link and a file
 /// that is written anew with what it had keep or change times that tell nothing.
@@ -64,8 +66,8 @@ impl Watched {
 
 pub(super) fn contents(config: &Config) -> Contents {
     let hashed = |path: &std::path::Path| {
-        // A pipe gives its content once, to who reads it and not to who looks, or holds up the looks for good.
-        let content = (!is_pipe(path)).then(|| std::fs::read(path).ok())??;
+        // Never a pipe: it gives its content once, to who reads it and not to who looks, or holds up the looks for good.
+        let content = bounded_file::read(path, bounded_file::LARGE).ok()?;
         let mut hasher = DefaultHasher::new();
         content.hash(&mut hasher);
         Some(hasher.finish())

@@ -5,8 +5,8 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use fleetcache_cache::cluster_config::{ClusterConfig, SourceKind};
-use fleetcache_cache::kubeconfig;
+use fleetcache_cache::cluster_config::{ClusterConfig, RejectionReason, SourceKind};
+use fleetcache_cache::{bounded_file, kubeconfig};
 
 use super::{Candidate, Known, Source, Unusable};
 use crate::config::is_pipe;
@@ -20,8 +20,10 @@ pub(super) struct Directory {
     path: PathBuf,
     /// By the cluster's name.
     files: BTreeMap<String, File>,
-    /// Why the directory cannot be read, and files whose names are none of a cluster.
-    troubles: BTreeSet<String>,
+    /// Why it cannot be read now.
+    unreadable: Option<String>,
+    /// Files whose names are none of a cluster, a sentence each.
+    misnamed: BTreeSet<String>,
     /// Whether it was ever read.
     listed: bool,
 }
@@ -49,7 +51,8 @@ impl Directory {
         Self {
             path: path.to_owned(),
             files: BTreeMap::new(),
-            troubles: BTreeSet::new(),
+            unreadable: None,
+            misnamed: BTreeSet::new(),
             listed: false,
         }
     }
@@ -63,7 +66,7 @@ impl Directory {
     }
 
     /// The clusters' names, of which there are files now.
-    fn list(&self, troubles: &mut BTreeSet<String>) -> std::io::Result<BTreeSet<String>> {
+    fn list(&self, misnamed: &mut BTreeSet<String>) -> std::io::Result<BTreeSet<String>> {
         let mut names = BTreeSet::new();
         for entry in std::fs::read_dir(&self.path)? {
             let file = entry?.file_name();
@@ -75,7 +78,7 @@ impl Directory {
             if kubeconfig::is_cluster_name(name) {
                 names.insert(name.to_owned());
             } else {
-                troubles.insert(format!(
+                misnamed.insert(format!(
                     "{}: {name:?} is no name of a cluster, which has lower-case letters, digits, \"-\" and \".\"; rename the \
                      file",
                     self.path.join(&*file).display()
@@ -94,8 +97,8 @@ impl Source for Directory {
     /// A change of a file counts when two looks have seen it, so that one which is being written is not. Each file is looked
     /// at on its own: one that never comes to rest holds up no other.
     fn look(&mut self, again: bool) -> bool {
-        let mut troubles = BTreeSet::new();
-        let names = match self.list(&mut troubles) {
+        let mut misnamed = BTreeSet::new();
+        let names = match self.list(&mut misnamed) {
             Ok(names) => names,
             Err(error) => {
                 // What was there is there still, as far as anybody knows.
@@ -103,13 +106,15 @@ impl Source for Directory {
                     "{}: it cannot be read: {error}; check the path and its permissions",
                     self.path.display()
                 );
-                return self.troubles.insert(trouble);
+                let before = self.unreadable.replace(trouble);
+                return before != self.unreadable;
             }
         };
         let at_once = again || !self.listed;
-        let mut news = !self.listed || self.troubles != troubles;
+        let mut news =
+            !self.listed || self.misnamed != misnamed || self.unreadable.take().is_some();
         self.listed = true;
-        self.troubles = troubles;
+        self.misnamed = misnamed;
         let known = self.files.keys().cloned();
         let all: BTreeSet<_> = known.chain(names).collect();
         for name in all {
@@ -130,16 +135,21 @@ impl Source for Directory {
                 origin: self.path_of(name).display().to_string(),
                 // Whatever is in the file: its name says which cluster it means.
                 identity: name.clone(),
-                cluster: file.cluster.clone().map_err(|reason| Unusable {
-                    reason: Some(reason),
-                    instead: None,
+                cluster: file.cluster.clone().map_err(|message| {
+                    let reason = match file.taken {
+                        Seen::Unreadable(_) => RejectionReason::Unreadable,
+                        Seen::Nothing | Seen::Content(_) => RejectionReason::Invalid,
+                    };
+                    Unusable::told(reason, message)
                 }),
             })
         };
         let clusters = self.files.iter().filter_map(taken).collect();
         Known {
             clusters: self.listed.then_some(clusters),
-            troubles: self.troubles.iter().cloned().collect(),
+            rejected: self.misnamed.iter().cloned().collect(),
+            troubles: self.unreadable.iter().cloned().collect(),
+            ..Known::default()
         }
     }
 }
@@ -185,7 +195,7 @@ impl Seen {
         if is_pipe(path) {
             return unreadable("it is a pipe, and kubeconfigs are read more than once");
         }
-        match std::fs::read(path) {
+        match bounded_file::read(path, bounded_file::SMALL) {
             Ok(content) => {
                 let mut hasher = DefaultHasher::new();
                 content.hash(&mut hasher);

@@ -1,21 +1,35 @@
 //! Kubeconfig files, each context a cluster. They are read with the configuration.
 
-use fleetcache_cache::cluster_config::SourceKind;
+use std::collections::BTreeMap;
+
+use fleetcache_cache::cluster_config::{RejectionReason, SourceKind};
 
 use super::{Candidate, Known, Source, Unusable};
-use crate::clusters::{Found, Names};
+use crate::clusters::{Found, Names, Subject};
 
 /// What the files gave when they were last read.
 #[derive(Debug, Default)]
-pub(super) struct Kubeconfigs(Found);
+pub(super) struct Kubeconfigs {
+    found: Found,
+    /// Why what is in them now is not what holds.
+    refused: Option<String>,
+}
 
 impl Kubeconfigs {
     pub(super) fn new(found: Found) -> Self {
-        Self(found)
+        Self {
+            found,
+            refused: None,
+        }
+    }
+
+    /// They could not be read again.
+    pub(super) fn refused(&mut self, why: String) {
+        self.refused = Some(why);
     }
 
     pub(super) fn names(&self) -> &Names {
-        &self.0.names
+        &self.found.names
     }
 }
 
@@ -29,7 +43,7 @@ impl Source for Kubeconfigs {
     }
 
     fn known(&self) -> Known {
-        let found = &self.0;
+        let found = &self.found;
         // A context is the same wherever its file is moved.
         let usable = found.clusters.iter().map(|cluster| Candidate {
             name: cluster.name.clone(),
@@ -37,18 +51,34 @@ impl Source for Kubeconfigs {
             identity: cluster.context.clone(),
             cluster: Ok(cluster.clone()),
         });
-        let spoilt = found.spoilt.iter().map(|(name, context)| Candidate {
-            name: name.clone(),
-            origin: format!("context {context:?}"),
-            identity: context.clone(),
-            cluster: Err(Unusable {
-                reason: Some(format!("its context {context:?} cannot be used")),
-                instead: None,
-            }),
+        let mut contexts = BTreeMap::<_, Vec<&str>>::new();
+        let mut troubles = Vec::new();
+        for rejected in &found.rejected {
+            match &rejected.subject {
+                Subject::File | Subject::NoContexts => troubles.push(rejected.reason.clone()),
+                Subject::Context(context) => contexts
+                    .entry((rejected.source, context))
+                    .or_default()
+                    .push(&rejected.reason),
+            }
+        }
+        let spoilt = found.spoilt.iter().map(|(name, origin)| {
+            let (_, context) = origin;
+            let why = contexts.remove(&(origin.0, context)).unwrap_or_default();
+            Candidate {
+                name: name.clone(),
+                origin: format!("context {context:?}"),
+                identity: context.clone(),
+                cluster: Err(Unusable::told(RejectionReason::Invalid, why.join("; "))),
+            }
         });
+        let clusters = usable.chain(spoilt).collect();
         Known {
-            clusters: Some(usable.chain(spoilt).collect()),
-            troubles: found.rejected.iter().map(|it| it.reason.clone()).collect(),
+            clusters: Some(clusters),
+            rejected: contexts.into_values().map(|why| why.join("; ")).collect(),
+            troubles,
+            unreached: self.refused.clone(),
+            ..Known::default()
         }
     }
 }

@@ -44,6 +44,10 @@ pub(super) struct Management {
     cluster: Arc<ClusterCache>,
     /// Why its kubeconfig cannot be read now.
     trouble: Option<String>,
+    /// Why it is not connected, as it was looked at.
+    unreached: Option<String>,
+    /// Its kubeconfig has a credential, and its server is reached over plain http.
+    withholds_credential: bool,
     known: Arc<Mutex<Known>>,
     surroundings: Surroundings,
     /// Ends all of it.
@@ -70,6 +74,8 @@ impl Management {
             config: config.clone(),
             cluster: ClusterCache::start(Vec::new(), 1, &fleet, &stop),
             trouble: None,
+            unreached: None,
+            withholds_credential: false,
             known: Arc::default(),
             surroundings,
             _stop: stop.drop_guard(),
@@ -95,6 +101,7 @@ impl Management {
             }
         };
         self.trouble = None;
+        self.withholds_credential = cluster.credential_withheld;
         cluster.timing = timing;
         // Whatever its credential is: nobody else asks for it.
         cluster.connect = ConnectPolicy::Always;
@@ -124,14 +131,27 @@ impl Source for Management {
         self.kind
     }
 
-    /// It wakes who wants to know.
+    /// It wakes who wants to know of its objects. Whether it can be reached is looked at.
     fn look(&mut self, _again: bool) -> bool {
-        false
+        let key = key(self.kind);
+        let status = self.cluster.get(key).map(|cluster| cluster.status());
+        let why = status.and_then(|status| status.not_connected).map(|why| {
+            let reason = why.reason.as_str();
+            let message = why.message;
+            format!("{key}: the management cluster is not connected: {message} ({reason})")
+        });
+        let before = std::mem::replace(&mut self.unreached, why);
+        before != self.unreached
     }
 
     fn known(&self) -> Known {
         let mut known = self.known.lock().clone();
         known.troubles.extend(self.trouble.clone());
+        known.unreached.clone_from(&self.unreached);
+        known.notes.extend(self.withholds_credential.then(|| {
+            let key = key(self.kind);
+            format!("{key}: the management cluster is reached over plain http, so its credential is not sent")
+        }));
         known
     }
 }

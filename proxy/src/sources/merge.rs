@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fleetcache_cache::cluster_config::{ClusterConfig, SourceKind};
+use fleetcache_cache::cluster_config::{ClusterConfig, Rejection, SourceKind};
 use fleetcache_cache::credential::CredentialConfig;
 
-use super::{Candidate, Known};
+use super::report::SourceReport;
+use super::{Candidate, Known, Unusable};
 
 /// A cluster that is served.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,6 +36,10 @@ pub(super) struct Merged {
     pub(super) rejected: BTreeSet<String>,
     /// Clusters that are served as before, and why.
     pub(super) kept: BTreeMap<String, String>,
+    /// Warnings.
+    pub(super) notes: BTreeSet<String>,
+    /// What there is to say of each source.
+    pub(super) reports: Vec<SourceReport>,
 }
 
 /// Merges what sources know. Who had a name and is still there keeps it: who goes on using a URL must not be led to another
@@ -43,85 +48,127 @@ pub(super) fn merge(sources: Vec<(SourceKind, Known)>, before: &BTreeMap<String,
     let mut merged = Merged::default();
     let mut others = Vec::new();
     for (kind, known) in sources {
+        let mut report = SourceReport::of(kind, &known);
         merged.rejected.extend(known.troubles);
+        merged.rejected.extend(known.rejected);
+        merged.notes.extend(known.notes);
         let Some(candidates) = known.clusters else {
             // It will tell. Until then what it told before holds.
-            let told = before.iter().filter(|(_, entry)| entry.kind() == kind);
-            let told = told.map(|(name, entry)| (name.clone(), entry.clone()));
-            merged.clusters.extend(told);
+            for (name, entry) in before.iter().filter(|(_, entry)| entry.kind() == kind) {
+                report.takes(entry);
+                merged.clusters.insert(name.clone(), entry.clone());
+            }
+            merged.reports.push(report);
             continue;
         };
         for candidate in candidates {
             let holder = before.get(&candidate.name);
             match holder.filter(|it| it.kind() == kind && it.identity == candidate.identity) {
-                Some(holder) => merged.keep(candidate, holder),
-                None => others.push(candidate),
+                Some(holder) => merged.keep(candidate, holder, &mut report),
+                None => others.push((merged.reports.len(), candidate)),
             }
         }
+        merged.reports.push(report);
     }
-    for candidate in others {
-        merged.take_in(candidate);
+    for (source, candidate) in others {
+        merged.take_in(source, candidate);
+    }
+    for (name, entry) in &merged.clusters {
+        if entry.cluster.credential_withheld {
+            merged.notes.insert(format!(
+                "the server of the cluster {name:?} is reached over plain http, so its credential is not sent"
+            ));
+        }
     }
     merged
 }
 
 impl Merged {
     /// One that has its name already.
-    fn keep(&mut self, candidate: Candidate, before: &Entry) {
+    fn keep(&mut self, candidate: Candidate, before: &Entry, report: &mut SourceReport) {
         let cluster = match candidate.cluster {
             Ok(cluster) => cluster,
-            Err(unusable) => {
+            Err(Unusable {
+                reason,
+                rejection,
+                instead,
+            }) => {
                 let stands_in = matches!(before.cluster.credential, CredentialConfig::Missing(_));
-                let mut kept = before.cluster.clone();
-                match unusable.instead {
+                match instead {
                     Some(instead) if stands_in => {
-                        self.rejected.extend(unusable.reason);
-                        kept = *instead;
+                        self.rejected.extend(reason);
+                        ClusterConfig {
+                            rejected: rejection,
+                            ..*instead
+                        }
                     }
                     instead => {
+                        self.kept
+                            .extend(reason.map(|it| (candidate.name.clone(), it)));
+                        let mut kept = before.cluster.clone();
                         if let Some(instead) = instead {
                             kept.labels = instead.labels;
                         }
-                        let reason = unusable.reason.map(|it| (candidate.name.clone(), it));
-                        self.kept.extend(reason);
+                        if let Some(Rejection { reason, message }) = rejection {
+                            let message = format!("{message}; it is served as before");
+                            kept.rejected = Some(Rejection { reason, message });
+                        }
+                        kept
                     }
                 }
-                kept
             }
         };
         let entry = Entry {
             identity: candidate.identity,
             cluster,
         };
+        report.takes(&entry);
         self.clusters.insert(candidate.name, entry);
     }
 
-    /// One that has no name yet.
-    fn take_in(&mut self, candidate: Candidate) {
+    /// One that has no name yet, of the source with that report.
+    fn take_in(&mut self, source: usize, candidate: Candidate) {
+        let report = &mut self.reports[source];
         let cluster = match candidate.cluster {
             Ok(cluster) => Some(cluster),
-            Err(unusable) => {
-                self.rejected.extend(unusable.reason);
-                unusable.instead.map(|it| *it)
+            Err(Unusable {
+                reason,
+                rejection,
+                instead,
+            }) => {
+                let instead = instead.map(|it| ClusterConfig {
+                    rejected: rejection.clone(),
+                    ..*it
+                });
+                match (&instead, rejection) {
+                    (None, None) => report.entries.pending += 1,
+                    (None, Some(rejection)) => report.not_served(rejection.message),
+                    (Some(_), _) => {}
+                }
+                self.rejected.extend(reason);
+                instead
             }
         };
         let Some(cluster) = cluster else {
             return;
         };
         if let Some(holder) = self.clusters.get(&candidate.name) {
-            self.rejected.insert(format!(
+            let reason = format!(
                 "{}: another source has a cluster {:?} already, {} {}; it is served when that one goes, or under another name",
                 candidate.origin,
                 candidate.name,
                 holder.kind().as_str(),
                 holder.cluster.source.name,
-            ));
+            );
+            report.not_served(reason.clone());
+            self.rejected.insert(reason);
             return;
         }
         let entry = Entry {
             identity: candidate.identity,
             cluster,
         };
+        report.takes(&entry);
         self.clusters.insert(candidate.name, entry);
     }
 }

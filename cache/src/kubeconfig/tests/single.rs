@@ -33,15 +33,14 @@ fn from_text(kubeconfig: &Value, data: &[(&str, &str)]) -> Result<ClusterConfig,
         kind: SourceKind::Secret,
         name: "ns/s".to_owned(),
     };
-    let found = with_proxies(
+    with_proxies(
         "Secret ns/s",
         &text,
         &data,
         "ns.s",
         source,
         &ProxyEnv::default(),
-    );
-    found.map_err(|error| error.reason)
+    )
 }
 
 #[test]
@@ -156,6 +155,21 @@ fn a_secret_may_name_no_program_and_no_file_and_trusts_nobody() {
             Value::Null,
             "its server is reached over plain http, where nobody knows who answers; give it an https URL",
         ),
+        (
+            json!({"server": "https://169.254.169.254"}),
+            Value::Null,
+            "server is a link-local address, which a Secret may not name: it is of the proxy's own machine, where clouds keep credentials",
+        ),
+        (
+            json!({"server": "https://[fe80::1]:6443/x"}),
+            Value::Null,
+            "server is a link-local address, which a Secret may not name: it is of the proxy's own machine, where clouds keep credentials",
+        ),
+        (
+            json!({"proxy-url": "socks5://[::ffff:169.254.169.254]:80"}),
+            Value::Null,
+            "proxy-url is a link-local address, which a Secret may not name: it is of the proxy's own machine, where clouds keep credentials",
+        ),
     ] {
         let said = told(cluster, user).unwrap_err();
         let said = said.replace("; Secret ns/s: context \"c\": ", "; ");
@@ -196,6 +210,7 @@ fn what_a_secret_says_elsewhere_in_its_kubeconfig_harms_nobody() {
     kubeconfig["users"].as_array_mut().unwrap().push(exec);
     let found = from_text(&kubeconfig, &[]).unwrap();
     assert!(matches!(found.credential, CredentialConfig::Token(_)));
+    assert!(found.endpoint.refuse_link_local, "by its name too");
     let broken = from_text(&json!(["no kubeconfig"]), &[]).unwrap_err();
     assert!(
         broken.starts_with("Secret ns/s: it is not a kubeconfig"),

@@ -43,16 +43,28 @@ async fn a_management_cluster_that_is_down_holds_up_nobody() {
     .await;
     served(&proxy, "fixed").await;
     unknown(&proxy, "default.kept").await;
+    source_is(&proxy, "Directory", true).await;
+    let report = source_is(&proxy, "ClusterAPI", false).await;
+    let message = report["message"].as_str().unwrap();
+    assert!(
+        message.starts_with("clusters.clusterAPI: the management cluster is not connected: "),
+        "{message}"
+    );
     plane.start_server(Server::Apiserver).await.unwrap();
     let client = served(&proxy, "default.kept").await;
     served(&proxy, "default.gone").await;
     crate::pair::warm(&client, LIST).await;
+    let report = source_is(&proxy, "ClusterAPI", true).await;
+    assert_eq!(report["message"], "");
+    entries_are(&proxy, "ClusterAPI", [2.0, 0.0, 0.0]).await;
 
     // It is cut off. What is known goes on, and what has changed meanwhile is applied when it is back.
     relay.set(Mode::Refuse).unwrap();
     relay.cut();
     let down = ["\"cluster\":\"clusters.clusterAPI\"", "disconnected"];
     logged(&proxy, &down).await;
+    source_is(&proxy, "ClusterAPI", false).await;
+    entries_are(&proxy, "ClusterAPI", [2.0, 0.0, 0.0]).await;
     let mgmt = plane.client().unwrap();
     let path = format!("{}/gone", cluster_api::clusters("v1beta2", "default"));
     mgmt.delete(&path).await.unwrap().ok().unwrap();
@@ -73,6 +85,7 @@ async fn a_management_cluster_that_is_down_holds_up_nobody() {
     relay.set(Mode::Forward).unwrap();
     served(&proxy, "default.new").await;
     unknown(&proxy, "default.gone").await;
+    source_is(&proxy, "ClusterAPI", true).await;
     // Those that are still there were not touched by the list that told so.
     assert!(client.get(LIST).await.unwrap().is_hit());
     assert_eq!(kept.counts().watches("configmaps"), 1);
@@ -133,7 +146,13 @@ async fn what_a_management_cluster_forbids_is_told_once_and_taken_when_it_is_all
     ];
     logged(&proxy, &told).await;
     assert_eq!(two.counts().accepted, 0);
+    let report = source_is(&proxy, "ClusterAPI", false).await;
+    assert!(
+        report["message"].as_str().unwrap().contains("forbidden"),
+        "{report}"
+    );
     allow(&shut).await;
     served(&proxy, &format!("{shut}.two")).await;
+    source_is(&proxy, "ClusterAPI", true).await;
     assert_eq!(count_logged(&proxy, &told), 1);
 }

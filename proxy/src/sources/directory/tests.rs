@@ -112,7 +112,7 @@ fn a_broken_file_is_told_of_and_disturbs_no_other() {
     folder.expect(&[("a", 0), ("c", 3), ("d", 0)]);
     let known = folder.directory.known();
     assert!(
-        known.troubles[0].ends_with(
+        known.rejected[0].ends_with(
             "B.kubeconfig: \"B\" is no name of a cluster, which has lower-case letters, digits, \"-\" and \".\"; rename the file"
         ),
         "{known:?}"
@@ -120,7 +120,29 @@ fn a_broken_file_is_told_of_and_disturbs_no_other() {
     let reasons: Vec<_> = known.clusters.into_iter().flatten().collect();
     let reason = |i: usize| reasons[i].cluster.clone().unwrap_err().reason.unwrap();
     assert!(reason(0).contains("a.kubeconfig: it is not a kubeconfig"));
-    assert!(reason(2).contains("d.kubeconfig: it cannot be read"));
+    assert!(reason(2).contains("d.kubeconfig: it cannot be read: it is not a file"));
+    let word = |i: usize| {
+        let unusable = reasons[i].cluster.clone().unwrap_err();
+        unusable.rejection.unwrap().reason
+    };
+    assert_eq!(word(0), RejectionReason::Invalid);
+    assert_eq!(word(2), RejectionReason::Unreadable);
+}
+
+/// A file without an end, and one that is no kubeconfig's size, are not read into memory each second.
+#[test]
+fn what_is_no_file_or_too_large_is_not_read() {
+    let mut folder = Folder::new();
+    symlink("/dev/zero", folder.dir.path().join("endless.kubeconfig")).unwrap();
+    let padded = format!("{}{}", kubeconfig("https://h:1"), " ".repeat(1 << 20));
+    folder.write("large.kubeconfig", &padded);
+    folder.write("small.kubeconfig", &kubeconfig("https://h:2"));
+    folder.look();
+    folder.expect(&[("endless", 0), ("large", 0), ("small", 2)]);
+    let known = folder.directory.known().clusters.unwrap();
+    let reason = |i: usize| known[i].cluster.clone().unwrap_err().reason.unwrap();
+    assert!(reason(0).contains("it is not a file"), "{}", reason(0));
+    assert!(reason(1).contains("larger than 1 MiB"), "{}", reason(1));
 }
 
 #[test]

@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fleetcache_cache::cluster_config::{
-    ClusterConfig, ClusterSource, ConnectPolicy, ConnectionTiming, EndpointConfig, SourceKind,
+    ClusterConfig, ClusterSource, ConnectPolicy, ConnectionTiming, EndpointConfig, Rejection,
+    RejectionReason, SourceKind,
 };
 use fleetcache_cache::credential::CredentialConfig;
-use fleetcache_cache::kubeconfig::{self, SecretError};
+use fleetcache_cache::kubeconfig;
 use k8s_openapi::api::core::v1::Secret;
 
 use super::key;
@@ -49,7 +50,7 @@ struct Held {
     /// The version in its metadata when it was read.
     resource_version: String,
     /// Its cluster; none where it was not there.
-    cluster: Option<Result<ClusterConfig, SecretError>>,
+    cluster: Option<Result<ClusterConfig, String>>,
     /// Where the cluster was when that was last known.
     endpoint: Option<EndpointConfig>,
     /// Why it could not be read the last time.
@@ -197,11 +198,7 @@ impl View {
     }
 
     /// The cluster of a Secret; none where it is none that is meant.
-    fn read(
-        &self,
-        name: &ObjectName,
-        secret: &Secret,
-    ) -> Option<Result<ClusterConfig, SecretError>> {
+    fn read(&self, name: &ObjectName, secret: &Secret) -> Option<Result<ClusterConfig, String>> {
         let (of_contract, suffix) = match self.source {
             SourceKind::ClusterApi => (true, "-kubeconfig"),
             SourceKind::Kubeconfig | SourceKind::Directory | SourceKind::Secret => (false, ""),
@@ -215,15 +212,13 @@ impl View {
         let origin = format!("Secret {name}");
         let Some(text) = keys.iter().find_map(|key| data.get(*key)) else {
             let keys: Vec<_> = keys.iter().map(|key| format!("{key:?}")).collect();
-            return Some(Err(SecretError::shown(format!(
+            return Some(Err(format!(
                 "{origin}: it has no key {}, which would hold the kubeconfig",
                 keys.join(" or ")
-            ))));
+            )));
         };
         let Ok(text) = std::str::from_utf8(text) else {
-            return Some(Err(SecretError::shown(format!(
-                "{origin}: its kubeconfig is no text"
-            ))));
+            return Some(Err(format!("{origin}: its kubeconfig is no text")));
         };
         let object = name.name.strip_suffix(suffix).unwrap_or(&name.name);
         let cluster = format!("{}.{object}", name.namespace);
@@ -254,15 +249,11 @@ impl View {
                 troubles.extend(listed.refused().map(told));
             }
         }
-        let failures = self.held.iter().filter_map(|(secret, held)| {
-            let why = held.failure.as_ref()?;
-            Some(format!("the Secret {secret} cannot be read: {why}"))
-        });
-        troubles.extend(failures);
         let key = key(self.source);
         Known {
             clusters: has_told.then(|| self.wanted().map(|it| self.candidate(&it)).collect()),
             troubles: troubles.iter().map(|it| format!("{key}: {it}")).collect(),
+            ..Known::default()
         }
     }
 
@@ -276,12 +267,10 @@ impl View {
         let cluster = if kubeconfig::is_cluster_name(&name) {
             self.cluster(wanted)
         } else {
-            Err(Unusable {
-                reason: Some(format!(
-                    "{origin}: {name:?} is too long a name for a cluster"
-                )),
-                instead: None,
-            })
+            Err(Unusable::told(
+                RejectionReason::Invalid,
+                format!("{origin}: {name:?} is too long a name for a cluster"),
+            ))
         };
         Candidate {
             name,
@@ -295,52 +284,58 @@ impl View {
     /// not connected.
     fn cluster(&self, wanted: &Wanted<'_>) -> Result<ClusterConfig, Unusable> {
         let secret = &wanted.secret;
-        let pending = Err(Unusable {
-            reason: None,
-            instead: None,
-        });
         let held = self.held.get(secret);
         let instead = |why: String| {
             let endpoint = held.and_then(|held| held.endpoint.clone());
             self.without_credential(wanted, endpoint, why)
         };
-        let boxed = |why: String| Box::new(instead(why));
+        // What is not known yet, or cannot be.
+        let unknown = |why: Option<String>| Unusable {
+            reason: None,
+            instead: why.clone().map(|why| Box::new(instead(why))),
+            rejection: why.map(|message| Rejection {
+                reason: RejectionReason::Unreadable,
+                message,
+            }),
+        };
         let listed = self.secrets_of(&secret.namespace);
         if self.metadata_of(secret).is_none() {
             return match listed.map(|it| (it.objects(), it.refused())) {
                 Some((Some(_), _)) => Ok(instead(format!(
                     "there is no Secret {secret} of type {SECRET_TYPE} with the label {CLUSTER_NAME_LABEL}"
                 ))),
-                Some((None, Some(_))) => Err(Unusable {
-                    reason: None,
-                    instead: Some(boxed(format!(
-                        "its Secret {secret} cannot be looked for; the log says why"
-                    ))),
-                }),
-                Some((None, None)) | None => pending,
+                Some((None, Some(_))) => Err(unknown(Some(format!(
+                    "its Secret {secret} cannot be looked for; the log says why"
+                )))),
+                Some((None, None)) | None => Err(unknown(None)),
             };
         }
-        match held.map(|held| (&held.cluster, &held.failure)) {
-            None => pending,
-            Some((Some(Ok(cluster)), _)) => {
-                let mut cluster = cluster.clone();
-                cluster.labels.clone_from(&wanted.metadata.labels);
-                Ok(cluster)
-            }
-            Some((Some(Err(error)), _)) => Err(Unusable {
-                reason: Some(error.reason.clone()),
-                instead: Some(boxed(match error.may_be_shown {
-                    true => error.reason.clone(),
-                    false => format!("its Secret {secret} cannot be used; the log says why"),
-                })),
+        let Some(held) = held else {
+            return Err(unknown(None));
+        };
+        let usable = match &held.cluster {
+            Some(Ok(cluster)) => Some(ClusterConfig {
+                labels: wanted.metadata.labels.clone(),
+                ..cluster.clone()
             }),
-            Some((None, Some(_))) => Err(Unusable {
-                reason: None,
-                instead: Some(boxed(format!(
-                    "its Secret {secret} cannot be read; the log says why"
-                ))),
+            Some(Err(_)) | None => None,
+        };
+        if let Some(why) = &held.failure {
+            let told = format!("its Secret {secret} cannot be read; the log says why");
+            let mut unusable = unknown(Some(told));
+            let key = key(self.source);
+            unusable.reason = Some(format!("{key}: the Secret {secret} cannot be read: {why}"));
+            // What it held before is not known to be wrong.
+            unusable.instead = usable.map(Box::new).or(unusable.instead);
+            return Err(unusable);
+        }
+        match (usable, &held.cluster) {
+            (Some(cluster), _) => Ok(cluster),
+            (None, Some(Err(why))) => Err(Unusable {
+                instead: Some(Box::new(instead(why.clone()))),
+                ..Unusable::told(RejectionReason::Invalid, why.clone())
             }),
-            Some((None, None)) => Ok(instead(format!(
+            (None, _) => Ok(instead(format!(
                 "there is no Secret {secret} of type {SECRET_TYPE}"
             ))),
         }
@@ -365,6 +360,8 @@ impl View {
             credential: CredentialConfig::Missing(why),
             timing: ConnectionTiming::default(),
             connect: ConnectPolicy::Always,
+            credential_withheld: false,
+            rejected: None,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Who gets and who keeps a name.
 
 use fleetcache_cache::cluster_config::{
-    ClusterSource, ConnectPolicy, ConnectionTiming, EndpointConfig,
+    ClusterSource, ConnectPolicy, ConnectionTiming, EndpointConfig, RejectionReason,
 };
 
 use super::super::Unusable;
@@ -24,10 +24,13 @@ fn cluster(kind: SourceKind, name: &str, origin: &str) -> ClusterConfig {
             insecure_skip_tls_verify: false,
             tls_server_name: None,
             proxy_url: None,
+            refuse_link_local: false,
         },
         credential: CredentialConfig::Anonymous,
         timing: ConnectionTiming::default(),
         connect: ConnectPolicy::Always,
+        credential_withheld: false,
+        rejected: None,
     }
 }
 
@@ -46,8 +49,8 @@ fn broken(kind: SourceKind, name: &str, origin: &str, instead: bool) -> Candidat
     stand_in.labels.insert("l".to_owned(), "new".to_owned());
     Candidate {
         cluster: Err(Unusable {
-            reason: Some(format!("{origin} is broken")),
             instead: instead.then_some(Box::new(stand_in)),
+            ..Unusable::told(RejectionReason::Invalid, format!("{origin} is broken"))
         }),
         ..candidate(kind, name, origin)
     }
@@ -67,9 +70,32 @@ fn source(kind: SourceKind, clusters: &[(&str, &str)]) -> (SourceKind, Known) {
 fn of(kind: SourceKind, clusters: Vec<Candidate>) -> (SourceKind, Known) {
     let known = Known {
         clusters: Some(clusters),
-        troubles: Vec::new(),
+        ..Known::default()
     };
     (kind, known)
+}
+
+/// What is served, were it not for what is told of its source.
+fn accepted(merged: &Merged) -> BTreeMap<String, Entry> {
+    let mut clusters = merged.clusters.clone();
+    for entry in clusters.values_mut() {
+        entry.cluster.rejected = None;
+    }
+    clusters
+}
+
+/// Why what a source says of a cluster is not in force.
+fn rejection(merged: &Merged, name: &str) -> Option<String> {
+    let rejected = merged.clusters[name].cluster.rejected.as_ref();
+    rejected.map(|it| it.message.clone())
+}
+
+/// How many entries of a source stand where, in the order of [`Entries::by_state`].
+fn entries(merged: &Merged, source: usize) -> [u64; 4] {
+    merged.reports[source]
+        .entries
+        .by_state()
+        .map(|(_, count)| count)
 }
 
 /// Names and whose they are.
@@ -165,7 +191,7 @@ fn one_that_breaks_is_served_as_before_and_one_that_never_worked_is_told_of() {
         )]
     };
     let merged = merge(both(), &good);
-    assert_eq!(merged.clusters, good);
+    assert_eq!(accepted(&merged), good);
     assert_eq!(merged.kept["a"], "a is broken");
     assert_eq!(merged.rejected.iter().collect::<Vec<_>>(), ["b is broken"]);
 
@@ -189,4 +215,114 @@ fn one_that_breaks_is_served_as_before_and_one_that_never_worked_is_told_of() {
     );
     assert_eq!(kept.clusters["a"].cluster.labels["l"], "new");
     assert_eq!(kept.kept["a"], "a is broken");
+}
+
+#[test]
+fn what_is_not_accepted_is_told_of_until_it_is() {
+    let good = || vec![source(Directory, &[("a", "a")])];
+    let bad = || {
+        vec![of(
+            Directory,
+            vec![
+                broken(Directory, "a", "a", false),
+                broken(Directory, "b", "b", false),
+            ],
+        )]
+    };
+    let first = merge(good(), &BTreeMap::new());
+    assert_eq!(
+        (rejection(&first, "a"), entries(&first, 0)),
+        (None, [1, 0, 0, 0])
+    );
+    let second = merge(bad(), &first.clusters);
+    let told = "a is broken; it is served as before".to_owned();
+    assert_eq!(rejection(&second, "a"), Some(told.clone()));
+    assert_eq!(entries(&second, 0), [0, 1, 1, 0]);
+    let report = &second.reports[0];
+    assert_eq!((report.source, report.up), ("Directory", true));
+    let reasons: Vec<_> = report.rejected.iter().map(String::as_str).collect();
+    assert_eq!(reasons, [told.as_str(), "b is broken"]);
+    // Once more, it is no other sentence.
+    let third = merge(bad(), &second.clusters);
+    assert_eq!(third.clusters, second.clusters);
+    // While nothing is known of it, what was told of it holds.
+    let quiet = || vec![(Directory, Known::default())];
+    let silent = merge(quiet(), &third.clusters);
+    assert_eq!(silent.clusters, second.clusters);
+    assert_eq!(entries(&silent, 0), [0, 1, 0, 0]);
+    assert_eq!(
+        (silent.reports[0].up, silent.reports[0].message.as_str()),
+        (
+            false,
+            "clusters.directory: it has not told yet which clusters there are"
+        )
+    );
+    let last = merge(good(), &silent.clusters);
+    assert_eq!(last.clusters, first.clusters);
+    assert_eq!(entries(&last, 0), [1, 0, 0, 0]);
+}
+
+#[test]
+fn entries_without_a_cluster_are_counted_where_they_come_from() {
+    let known = |known: Known| {
+        let pending = Candidate {
+            cluster: Err(Unusable {
+                reason: None,
+                rejection: None,
+                instead: None,
+            }),
+            ..candidate(ClusterApi, "p", "p")
+        };
+        let clusters = vec![
+            pending,
+            broken(ClusterApi, "s", "s", true),
+            candidate(ClusterApi, "a", "x"),
+        ];
+        (
+            ClusterApi,
+            Known {
+                clusters: Some(clusters),
+                ..known
+            },
+        )
+    };
+    let files = Known {
+        clusters: Some(vec![candidate(Directory, "a", "a")]),
+        rejected: vec!["B.kubeconfig: no name".to_owned()],
+        ..Known::default()
+    };
+    let down = Known {
+        troubles: vec!["forbidden".to_owned()],
+        unreached: Some("not connected".to_owned()),
+        ..Known::default()
+    };
+    let merged = merge(vec![(Directory, files), known(down)], &BTreeMap::new());
+    assert_eq!(entries(&merged, 0), [1, 0, 1, 0]);
+    // A name that is taken; one that stands there without a credential.
+    assert_eq!(entries(&merged, 1), [0, 0, 2, 1]);
+    let report = &merged.reports[1];
+    assert!(!report.up);
+    assert_eq!(report.message, "forbidden; not connected");
+    assert_eq!(report.rejected.len(), 2, "{report:?}");
+    assert!(rejection(&merged, "s").unwrap().contains("s is broken"));
+    // What the log has from elsewhere is not told there again.
+    assert!(merged.rejected.contains("forbidden"));
+    assert!(!merged.rejected.contains("not connected"));
+}
+
+#[test]
+fn a_credential_that_is_not_sent_is_noted_once_for_each_cluster() {
+    let mut plain = candidate(Directory, "a", "a");
+    plain.cluster.as_mut().unwrap().credential_withheld = true;
+    let merged = merge(
+        vec![of(Directory, vec![plain, candidate(Directory, "b", "b")])],
+        &BTreeMap::new(),
+    );
+    let notes: Vec<_> = merged.notes.iter().map(String::as_str).collect();
+    assert_eq!(
+        notes,
+        [
+            "the server of the cluster \"a\" is reached over plain http, so its credential is not sent"
+        ]
+    );
 }

@@ -71,11 +71,16 @@ impl View {
             };
             let how = match &it.cluster {
                 Ok(cluster) => credential(cluster),
-                Err(Unusable { reason, instead }) => {
+                Err(Unusable {
+                    reason,
+                    rejection,
+                    instead,
+                }) => {
                     let instead = instead
                         .as_ref()
                         .map_or_else(|| "pending".to_owned(), |it| credential(it));
                     assert!(reason.is_none() || instead != "pending");
+                    assert_eq!(rejection.is_some(), instead != "pending");
                     instead
                 }
             };
@@ -228,7 +233,7 @@ fn a_cluster_without_its_secret_is_there_and_says_why() {
     view.expect(&[(
         "ns.a",
         "uid",
-        "its Secret ns/a-kubeconfig cannot be used; the log says why",
+        "Secret ns/a-kubeconfig: context \"c\": server is not a URL like https://host:6443; correct it",
     )]);
 }
 
@@ -270,11 +275,42 @@ fn what_is_refused_is_told_and_leaves_what_was_known() {
         "uid",
         "its Secret one/a-kubeconfig cannot be read; the log says why",
     )]);
+    let unusable = || {
+        view.known().clusters.unwrap()[0]
+            .cluster
+            .clone()
+            .unwrap_err()
+    };
+    let logged = "clusters.clusterAPI: the Secret one/a-kubeconfig cannot be read: not yours";
+    assert_eq!(unusable().reason.as_deref(), Some(logged));
     assert_eq!(
-        view.known().troubles[1],
-        "clusters.clusterAPI: the Secret one/a-kubeconfig cannot be read: not yours"
+        unusable().rejection.unwrap().reason,
+        RejectionReason::Unreadable
     );
     assert!(view.due().is_empty(), "it is asked for again after a while");
+    view.may_be_asked(&name);
+    view.answer(&secret(&kubeconfig("t")));
+    view.expect(&[("one.a", "uid", "connected")]);
+    // What it says now cannot be read: what it said before is what there is, and not called accepted.
+    view.tell(
+        Kind::Secrets,
+        Event::Apply(object("one", "a-kubeconfig", "s", 2)),
+    );
+    let (name, _) = view.due().remove(0);
+    view.failed(&name, "not yours".to_owned());
+    let unusable = view.known().clusters.unwrap()[0]
+        .cluster
+        .clone()
+        .unwrap_err();
+    assert!(matches!(
+        unusable.instead.unwrap().credential,
+        CredentialConfig::Token(_)
+    ));
+    let rejection = unusable.rejection.unwrap();
+    assert_eq!(
+        rejection.message,
+        "its Secret one/a-kubeconfig cannot be read; the log says why"
+    );
     view.may_be_asked(&name);
     view.answer(&secret(&kubeconfig("t")));
     view.expect(&[("one.a", "uid", "connected")]);
