@@ -13,6 +13,7 @@ mod clients;
 mod control_plane;
 mod counts;
 mod credentials;
+mod demo;
 mod differential;
 mod discovery;
 mod epochs;

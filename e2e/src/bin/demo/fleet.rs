@@ -1,17 +1,18 @@
-//! The clusters of the demo: what is in them, how it changes, and how they fail.
+//! The clusters of the demo: what is in them, and how it changes.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use fleetcache_e2e::fleet_box::{FleetBox, Script};
+use fleetcache_e2e::fleet_box::FleetBox;
 use fleetcache_e2e::kubeconfig::Context;
-use fleetcache_e2e::sim::{Fault, Filling, SimCluster, SimConfig, Status, Store};
+use fleetcache_e2e::sim::{Filling, SimCluster, SimConfig, Status, Store};
 use rand::Rng as _;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+
+use crate::outages::{FEW, Outages};
 
 /// The first clusters have names that are easy to tell apart; the others are numbered.
 const NAMES: [&str; 8] = [
@@ -22,31 +23,8 @@ const NAMESPACES: [&str; 3] = ["shop", "payments", "search"];
 
 const NODES: usize = 3;
 
-/// With more clusters they are filled when somebody looks, change less often, and fail otherwise.
-pub(crate) const FEW: usize = 20;
-
-/// How long all of few clusters are up between two outages.
-pub(crate) const UP: Duration = Duration::from_secs(15);
-
-/// How long an outage of few clusters lasts: long enough to try kubectl on it.
-pub(crate) const DOWN: Duration = Duration::from_secs(20);
-
-/// Of many clusters, so often some come back and others go.
-pub(crate) const TURN: Duration = Duration::from_secs(20);
-
-/// The share of those that are down which come back in a turn: one in so many.
-pub(crate) const TURNS: usize = 10;
-
 /// How often something changes in a cluster, of few.
 const CHANGE_EVERY: Duration = Duration::from_millis(250);
-
-/// How the clusters of the demo fail.
-pub(crate) enum Outages {
-    /// So many at a time, in turn.
-    Turns(usize),
-    /// As a script says.
-    Script(Script),
-}
 
 /// All clusters.
 pub(crate) struct Fleet {
@@ -56,8 +34,12 @@ pub(crate) struct Fleet {
 }
 
 impl Fleet {
-    /// Starts the clusters and fills them.
-    pub(crate) async fn start(count: usize, objects: usize) -> anyhow::Result<Self> {
+    /// Starts the clusters and fills them. Those that are down from the start are.
+    pub(crate) async fn start(
+        count: usize,
+        objects: usize,
+        outages: &Outages,
+    ) -> anyhow::Result<Self> {
         let few = count <= FEW;
         let filling = Filling::new(move |store| {
             // The store is new, and its names are all different.
@@ -77,6 +59,7 @@ impl Fleet {
                 fill(cluster.store(), objects)?;
             }
         }
+        outages.begin(&clusters)?;
         Ok(Self {
             clusters,
             objects,
@@ -137,76 +120,13 @@ impl Fleet {
 
     /// Takes clusters down and brings them back, for ever.
     pub(crate) async fn fail(&self, outages: &Outages) -> anyhow::Result<()> {
-        match outages {
-            Outages::Script(script) => {
-                self.clusters.play(script).await?;
-                std::future::pending().await
-            }
-            Outages::Turns(down) if self.all().len() <= FEW => self.fail_few(*down).await,
-            Outages::Turns(down) => self.fail_many(*down).await,
-        }
-    }
-
-    /// All are up, then the next ones are down, in turn. The first, which the lines to try name, is the last.
-    async fn fail_few(&self, down: usize) -> anyhow::Result<()> {
-        let mut turn = self.all().iter().rev().cycle();
-        loop {
-            tokio::time::sleep(UP).await;
-            let failing: Vec<&SimCluster> = turn.by_ref().take(down).collect();
-            for cluster in &failing {
-                cluster.kill();
-            }
-            tokio::time::sleep(DOWN).await;
-            for cluster in &failing {
-                cluster.heal()?;
-            }
-        }
-    }
-
-    /// As many are down all the time, from the start. In each turn those that are down longest come back, and others go.
-    async fn fail_many(&self, down: usize) -> anyhow::Result<()> {
-        let mut turn = self.all().iter().enumerate().rev().cycle();
-        let mut failing = VecDeque::new();
-        loop {
-            while failing.len() < down {
-                let Some((index, cluster)) = turn.next() else {
-                    break;
-                };
-                break_somehow(cluster, index)?;
-                failing.push_back(cluster);
-            }
-            tokio::time::sleep(TURN).await;
-            for cluster in failing.drain(..failing.len().div_ceil(TURNS)) {
-                cluster.heal()?;
-            }
-        }
+        outages.play(&self.clusters).await
     }
 
     /// Ends the clusters.
     pub(crate) async fn stop(self) {
         self.clusters.stop().await;
     }
-}
-
-/// Most clusters that are away simply do not answer. The others show what else there is.
-fn break_somehow(cluster: &SimCluster, index: usize) -> anyhow::Result<()> {
-    match index % 10 {
-        0..5 => cluster.vanish()?,
-        5 => cluster.kill(),
-        6 => cluster.fault(Fault::Stall),
-        7 => {
-            cluster.fault(Fault::AnotherCa);
-            cluster.fault(Fault::Cut);
-        }
-        8 => cluster.fault(Fault::Unauthorized),
-        _ => {
-            cluster.fault(Fault::Answer {
-                code: 503,
-                paths: Vec::new(),
-            });
-        }
-    }
-    Ok(())
 }
 
 fn name(index: usize) -> String {

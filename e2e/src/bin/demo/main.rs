@@ -22,9 +22,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 mod fleet;
+mod lines;
+mod outages;
 mod screen;
 
-use fleet::{FEW, Fleet, Outages};
+use fleet::Fleet;
+use outages::{FEW, Outages, Turns};
 use screen::Screen;
 
 /// Descriptors that a cluster takes: its own, those of a black hole, and both ends of its connections.
@@ -43,7 +46,7 @@ struct Args {
     /// How many objects in each
     #[arg(long, value_name = "N", default_value_t = 200)]
     objects: usize,
-    /// How many of the clusters are down at a time
+    /// How many of the clusters are down at a time; where it is not all, the first is always up
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "script")]
     down: usize,
     /// A file that says when which clusters fail and how, in lines such as `5s 0..700 vanish`, `20s 10% of 0..700 heal`,
@@ -74,7 +77,7 @@ impl Args {
 impl Args {
     fn outages(&self) -> anyhow::Result<Outages> {
         let Some(path) = &self.script else {
-            return Ok(Outages::Turns(self.down));
+            return Ok(Outages::Turns(Turns::of(self.clusters, self.down)));
         };
         let script = std::fs::read_to_string(path)
             .map_err(anyhow::Error::from)
@@ -114,7 +117,7 @@ async fn main() -> anyhow::Result<()> {
         }
     };
     let demo = tokio::select! {
-        started = Demo::start(&args) => started?,
+        started = Demo::start(&args, &outages) => started?,
         () = signalled() => return Ok(()),
     };
     let end = async {
@@ -147,11 +150,11 @@ struct Demo {
 }
 
 impl Demo {
-    async fn start(args: &Args) -> anyhow::Result<Self> {
+    async fn start(args: &Args, outages: &Outages) -> anyhow::Result<Self> {
         let dir = tempfile::Builder::new()
             .prefix("fleetcache-demo-")
             .tempdir()?;
-        let fleet = Fleet::start(args.clusters, args.objects).await?;
+        let fleet = Fleet::start(args.clusters, args.objects, outages).await?;
         let kubeconfig = dir.path().join("clusters.kubeconfig");
         // The temporary directory is open to all users of the machine, and what is written has tokens in it.
         let mut private = OpenOptions::new();
@@ -174,7 +177,7 @@ impl Demo {
     /// Lets clusters fail and shows it, until something goes wrong.
     async fn run(&self, outages: &Outages) -> anyhow::Result<()> {
         let mut screen = Screen::new(&self.fleet, &self.proxy)?;
-        screen.introduce(outages)?;
+        screen.introduce(outages).await?;
         tokio::select! {
             failed = self.fleet.fail(outages) => failed,
             failed = screen.follow() => failed,

@@ -1,4 +1,4 @@
-//! What the demo prints: lines to try, then how the clusters do as the proxy sees them.
+//! What the demo prints: what to try, then how the clusters do as the proxy sees them.
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, Stdout, Write as _, stdout};
@@ -10,12 +10,15 @@ use anyhow::Context as _;
 use fleetcache::app::App;
 use fleetcache_e2e::client::{Answer, Client};
 use fleetcache_e2e::kubeconfig::{Context, Credential};
+use fleetcache_e2e::poll::{PATIENCE, wait_for};
 use futures_util::{StreamExt as _, stream};
 use http::StatusCode;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use crate::fleet::{DOWN, FEW, Fleet, Outages, TURN, TURNS, UP};
+use crate::fleet::Fleet;
+use crate::lines::{self, Setup};
+use crate::outages::{FEW, Outages};
 
 /// Where no terminal shows a line that changes, one is printed this often.
 const PRINT_EVERY: Duration = Duration::from_secs(10);
@@ -28,7 +31,7 @@ const CLUSTERS_A_SECOND: usize = 100;
 const AT_A_TIME: usize = 2;
 
 /// Kept small in every cluster, so that asking costs little however many objects there are.
-const ASKED: &str = "api/v1/namespaces";
+pub(crate) const ASKED: &str = "api/v1/namespaces";
 
 /// The standard output, and what it shows.
 pub(crate) struct Screen<'a> {
@@ -84,56 +87,23 @@ impl<'a> Screen<'a> {
         })
     }
 
-    /// Says what runs, and what to try.
-    pub(crate) fn introduce(&mut self, outages: &Outages) -> anyhow::Result<()> {
-        let Self {
-            proxy,
-            admin,
-            state_dir,
-            kubeconfig,
-            ..
-        } = self;
+    /// Says what runs, and what to try, once the cluster that most lines name is connected.
+    pub(crate) async fn introduce(&mut self, outages: &Outages) -> anyhow::Result<()> {
         let names = self.fleet.names();
-        let (clusters, objects) = (
-            plural(names.len(), "simulated cluster"),
-            self.fleet.objects(),
-        );
-        let name = names.first().map_or("oslo", String::as_str);
-        let few = names.len() <= FEW;
-        let try_outage = match outages {
-            Outages::Turns(0) => String::new(),
-            _ if few => format!(
-                "  time kubectl --context {name} get nodes      # when {name} is down: an answer at once\n"
-            ),
-            _ => {
-                let last = names.last().map_or(name, String::as_str);
-                format!(
-                    "  time kubectl --context {last} get nodes      # while {last} is down, as it is at first: an answer at once\n"
-                )
-            }
-        };
-        let outages = say_outages(outages, few);
-        let text = format!(
-            "{clusters} of {objects} objects each, behind {proxy}\n\
-             The clusters are simulated: no logs, exec, explain or server-side apply.\n\
-             {outages}\n\
-             In another terminal:\n\n  \
-             export KUBECONFIG={kubeconfig}\n  \
-             kubectl config get-contexts\n\n  \
-             # the first read fills the cache, the next are answered from it; plain tables (no -o) go live for now\n  \
-             kubectl --context {name} get pods -A -o json | head\n  \
-             kubectl --context {name} get pods -A -o yaml | head\n  \
-             kubectl --context {name} get pods -A -o name\n  \
-             kubectl --context {name} get pods -A -o name -v=8 2>&1 | grep -i cache-status      # hit: from memory\n\n  \
-             kubectl --context {name} -n shop get pods --watch -o name      # from memory too; goes on through an outage\n  \
-             kubectl --context {name} create configmap hello --from-literal=it=works\n  \
-             kubectl --context {name} get configmap hello -o yaml\n\
-             {try_outage}\n  \
-             # the headers tell whether an answer came from memory, and how old it is\n  \
-             curl -sS -A demo -o /dev/null -D - --cacert {state_dir}/ca.crt -H \"Authorization: Bearer $(cat {state_dir}/token)\" {proxy}/clusters/{name}/{ASKED}\n  \
-             curl http://{admin}/metrics\n\n\
-             Ctrl-C ends it all. FLEETCACHE_LOG=fleetcache::access=debug cargo demo 2>demo.log logs a line per request, with its reason.\n\n"
-        );
+        if outages.first_begins_up(names.len()) {
+            let path = format!("/clusters/{}/{ASKED}", names[0]);
+            let ask = async || self.client.get(&path).await?.ok();
+            wait_for("the first cluster to be connected", PATIENCE, ask).await?;
+        }
+        let text = lines::introduction(&Setup {
+            names: &names,
+            objects: self.fleet.objects(),
+            outages,
+            proxy: &self.proxy,
+            admin: self.admin,
+            state_dir: &self.state_dir,
+            kubeconfig: &self.kubeconfig,
+        });
         self.print(&text)
     }
 
@@ -274,34 +244,6 @@ fn reason(answer: &Answer) -> String {
     });
     let code = answer.status.as_u16();
     cause.map_or_else(|| code.to_string(), |cause| format!("{code} {cause}"))
-}
-
-/// How clusters will fail, as a line; nothing where none will.
-fn say_outages(outages: &Outages, few: bool) -> String {
-    let (up, down_for, turn) = (UP.as_secs(), DOWN.as_secs(), TURN.as_secs());
-    match outages {
-        Outages::Turns(0) => String::new(),
-        Outages::Turns(1) if few => {
-            format!("Every {up} s the next cluster fails for {down_for} s.\n")
-        }
-        Outages::Turns(down) if few => {
-            format!("Every {up} s the next {down} clusters fail for {down_for} s.\n")
-        }
-        Outages::Turns(down) => format!(
-            "{down} of them are down at a time: half of those are black holes, the others refuse, accept and never answer, show \
-             the certificate of another CA, or answer 401 or 503.\n\
-             Every {turn} s one in {TURNS} of them comes back, and others fail.\n"
-        ),
-        Outages::Script(script) => {
-            let steps = plural(script.steps().len(), "step");
-            format!("They fail as the script says, in {steps}.\n")
-        }
-    }
-}
-
-fn plural(count: usize, what: &str) -> String {
-    let s = if count == 1 { "" } else { "s" };
-    format!("{count} {what}{s}")
 }
 
 fn from_memory(answer: &Answer) -> bool {
