@@ -1,10 +1,7 @@
 //! Requests to black holes: how long the proxy takes to say that it cannot.
 
-use std::time::Duration;
-
 use anyhow::{Context as _, ensure};
 use fleetcache_e2e::measure;
-use fleetcache_e2e::poll::wait_for;
 use fleetcache_e2e::proxy::Options;
 use serde_json::Value;
 
@@ -23,8 +20,6 @@ const CONFIG: &str = "apiVersion: fleetcache.dev/v1alpha1\nkind: Configuration\n
 /// Requests to each.
 const REQUESTS: usize = 5;
 
-const PATIENCE: Duration = Duration::from_secs(600);
-
 pub(crate) async fn measure(fleet: &Fleet, args: &Args) -> anyhow::Result<()> {
     let holes = args.holes();
     println!("\nrequests to {} black holes", args.down);
@@ -40,22 +35,9 @@ pub(crate) async fn measure(fleet: &Fleet, args: &Args) -> anyhow::Result<()> {
         ..Options::default()
     };
     let target = Target::start(fleet, args, 0..args.clusters, options).await?;
-    wait_for(
-        "all black holes to have failed often",
-        PATIENCE,
-        async || {
-            let metrics = target.proxy.metrics()?;
-            for index in holes.clone() {
-                let name = format!("edge-{index:04}");
-                let labels = [("cluster", name.as_str()), ("status", "error")];
-                let failed = metrics.sum("fleetcache_cluster_healthchecks_total", &labels);
-                let failed = failed.unwrap_or_default();
-                ensure!(failed >= GRACE_SPENT_AFTER, "{name}: {failed} times");
-            }
-            Ok(())
-        },
-    )
-    .await?;
+    target
+        .dialled_in_vain(holes.clone(), GRACE_SPENT_AFTER)
+        .await?;
     let mut seen = Vec::new();
     for index in holes.clone().cycle().take(args.down * REQUESTS) {
         let path = format!("/clusters/edge-{index:04}/{CONFIGMAP}");

@@ -24,6 +24,9 @@ const FILES_A_CLUSTER: usize = 10;
 /// Descriptors of a process that are not a cluster's.
 const OTHER_FILES: usize = 500;
 
+/// How long a start may take until all clusters are connected that can be.
+const START: Duration = Duration::from_secs(30);
+
 /// A fleet of simulated clusters, most of them black holes, and the proxy in front of it.
 #[derive(Clone, Debug, Parser)]
 struct Args {
@@ -36,7 +39,7 @@ struct Args {
     #[arg(long, default_value_t = 700)]
     down: usize,
     /// Rounds of GETs with and without the black holes; they alternate.
-    #[arg(long, default_value_t = 7)]
+    #[arg(long, default_value_t = 24, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(2..))]
     rounds: usize,
     /// Seconds of each round.
     #[arg(long, default_value_t = 3)]

@@ -17,6 +17,9 @@ use crate::fleet::Fleet;
 /// On a machine that is busy with other things too.
 const PATIENCE: Duration = Duration::from_secs(600);
 
+/// How often it is looked how many dials have failed.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
 /// Clusters that are asked for the first time at once.
 const AT_A_TIME: usize = 8;
 
@@ -82,6 +85,38 @@ impl Target {
             Ok(())
         })
         .await
+    }
+
+    /// Waits until each of these was dialled in vain so often.
+    pub(crate) async fn dialled_in_vain(
+        &self,
+        which: Range<usize>,
+        times: f64,
+    ) -> anyhow::Result<()> {
+        wait_for("connects to fail", PATIENCE, async || {
+            let metrics = self.proxy.metrics()?;
+            // Each look costs the proxy some milliseconds.
+            tokio::time::sleep(LOOK_EVERY).await;
+            for index in which.clone() {
+                let name = format!("edge-{index:04}");
+                let labels = [("cluster", name.as_str()), ("status", "error")];
+                let failed = metrics.sum("fleetcache_cluster_healthchecks_total", &labels);
+                let failed = failed.unwrap_or_default();
+                ensure!(failed >= times, "{name}: {failed} times");
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// How long each of some scrapes took, in seconds.
+    pub(crate) fn scrape(&self, times: usize) -> anyhow::Result<Vec<f64>> {
+        let scrapes = (0..times).map(|_| {
+            let started = Instant::now();
+            ensure!(self.proxy.admin_status("/metrics")? == 200, "no metrics");
+            Ok(started.elapsed().as_secs_f64())
+        });
+        scrapes.collect()
     }
 
     /// Sees to it that lists of these kinds come from memory.

@@ -1,13 +1,22 @@
 //! All clusters are healthy: how long a restart takes, what each takes of memory, and what nothing costs.
 
+use std::time::Duration;
+
+use fleetcache_e2e::measure;
 use fleetcache_e2e::proxy::Options;
 
 use crate::fleet::{Fleet, KINDS};
 use crate::target::Target;
-use crate::{Args, verdict};
+use crate::{Args, START, millis, verdict};
 
 /// As the configuration has it by default.
 const MAX_CONCURRENT: usize = 64;
+
+/// How many scrapes are timed.
+const SCRAPES: usize = 50;
+
+/// How long a scrape may take.
+const SCRAPE: Duration = Duration::from_millis(100);
 
 /// Resident memory in KiB: connected, and with three small informers in each cluster.
 struct Memory {
@@ -52,8 +61,8 @@ async fn measure_one(fleet: &Fleet, args: &Args, count: usize) -> anyhow::Result
     verdict(
         &format!("{count} connected after a start"),
         &format!("{took:.1} s"),
-        took < 30.0,
-        "under 30 s",
+        took < START.as_secs_f64(),
+        &format!("under {} s", START.as_secs()),
     );
     verdict(
         "handshakes in flight at once",
@@ -74,6 +83,7 @@ async fn measure_one(fleet: &Fleet, args: &Args, count: usize) -> anyhow::Result
         target.proxy.open_files()?,
     );
     if count == args.clusters {
+        scrapes(&target, &format!("{count} up, three informers each"))?;
         let share = target.idle_cpu(args.idle()).await? * 100.0;
         println!(
             "  CPU of the idle proxy, {count} up, three informers each: {share:.1} % of a core"
@@ -94,6 +104,19 @@ pub(crate) async fn idle(target: &Target, args: &Args, what: &str) -> anyhow::Re
         &format!("{:.1} % of a core", share * 100.0),
         share < 0.05,
         "under 5 %",
+    );
+    Ok(())
+}
+
+/// How long a scrape of all metrics takes.
+pub(crate) fn scrapes(target: &Target, what: &str) -> anyhow::Result<()> {
+    let took = target.scrape(SCRAPES)?;
+    let at = |percent| millis(measure::percentile(&took, percent));
+    verdict(
+        &format!("scrape of /metrics, {what}"),
+        &format!("median {}, the longest {}", at(50), at(100)),
+        measure::median(&took) < SCRAPE.as_secs_f64(),
+        &format!("under {} ms", SCRAPE.as_millis()),
     );
     Ok(())
 }
