@@ -9,7 +9,7 @@ use futures_util::{Stream, StreamExt, stream};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Full, StreamBody};
+use http_body_util::{BodyExt, BodyStream, Full, StreamBody};
 use hyper::body::Frame;
 
 use super::faults::BadBytes;
@@ -32,6 +32,9 @@ pub(super) fn full(
     respond(code, content_type, body)
 }
 
+/// How much of an answer comes before it is held up.
+const FIRST_PIECES: usize = 10;
+
 /// In HTTP/2 a reset overtakes what waits to be sent before it, so that this has to leave first.
 const PAUSE_BEFORE_RESET: Duration = Duration::from_millis(20);
 
@@ -52,6 +55,29 @@ pub(super) fn streamed(
     });
     let body = StreamBody::new(chunks.map(|chunk| chunk.map(Frame::data)));
     respond(200, "application/json", body.boxed_unsync())
+}
+
+/// The same answer, of which only the first pieces come before it `goes_on`.
+pub(super) fn held_up(
+    response: Response<Body>,
+    goes_on: Option<impl Future<Output = ()> + Send + 'static>,
+) -> Response<Body> {
+    let Some(goes_on) = goes_on else {
+        return response;
+    };
+    response.map(|body| {
+        let state = (BodyStream::new(body), Some(Box::pin(goes_on)), FIRST_PIECES);
+        let frames = stream::unfold(state, |(mut frames, mut hold, left)| async move {
+            if left == 0
+                && let Some(goes_on) = hold.take()
+            {
+                goes_on.await;
+            }
+            let frame = frames.next().await?;
+            Some((frame, (frames, hold, left.saturating_sub(1))))
+        });
+        StreamBody::new(frames).boxed_unsync()
+    })
 }
 
 fn respond(code: u16, content_type: &'static str, body: Body) -> Response<Body> {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::status::Status;
+use super::target::ResourcePath;
 
 /// Something wrong with the cluster. Each stays until [`SimCluster::heal`](super::SimCluster::heal), several may
 /// hold at once, and `Cut`, `EndWatches` and `Rebuild` happen once.
@@ -31,6 +32,9 @@ pub enum Fault {
     ExpireWatches,
     /// All open watches end now, without a word, as when the watch cache of a real server starts over.
     EndWatches,
+    /// Lists of this resource over all namespaces, and watches that begin with one, stop after their first pieces, as if
+    /// there were no end to them. Healing lets them go on.
+    HoldLists(String),
     /// `sendInitialEvents` is not known any more, as where a replica is older than the others.
     NoWatchList,
     /// This code for paths that begin with one of these; for all paths if there are none.
@@ -74,6 +78,7 @@ pub(super) struct InForce {
     forbidden: Vec<String>,
     pub(super) expire_watches: bool,
     pub(super) no_watch_list: bool,
+    held_lists: Option<String>,
     /// How often all watches were ended; it outlives the faults.
     ends: u64,
     answer: Option<(u16, Vec<String>)>,
@@ -97,6 +102,7 @@ impl Faults {
             Fault::Forbidden(paths) => faults.forbidden = paths,
             Fault::ExpireWatches => faults.expire_watches = true,
             Fault::EndWatches => faults.ends += 1,
+            Fault::HoldLists(resource) => faults.held_lists = Some(resource),
             Fault::NoWatchList => faults.no_watch_list = true,
             Fault::Answer { code, paths } => faults.answer = Some((code, paths)),
             Fault::BadBytes(bytes) => faults.bad_bytes = Some(bytes),
@@ -128,6 +134,18 @@ impl Faults {
     /// Waits as long as a stall holds.
     pub(super) async fn stalled(&self) {
         drop(self.0.subscribe().wait_for(|faults| !faults.stall).await);
+    }
+
+    /// Waits as long as lists of this resource over all namespaces are held up; nothing where they are not.
+    pub(super) fn lists_go_on(
+        &self,
+        path: &ResourcePath,
+    ) -> Option<impl Future<Output = ()> + Send + use<>> {
+        let plural = path.resource.plural;
+        let holds = move |faults: &InForce| faults.held_lists.as_deref() == Some(plural);
+        let mut faults = self.0.subscribe();
+        let held = path.namespace.is_empty() && holds(&faults.borrow());
+        held.then(|| async move { drop(faults.wait_for(|faults| !holds(faults)).await) })
     }
 
     /// Holds a new connection up as the faults say.

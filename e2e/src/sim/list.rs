@@ -66,7 +66,8 @@ pub(super) async fn list(
         let sound: Vec<u8> = pieces.flatten().collect();
         return Ok(body::broken_response(bad, &sound));
     }
-    Ok(pieces.respond())
+    let goes_on = service.faults.lists_go_on(path);
+    Ok(body::held_up(pieces.respond(), goes_on))
 }
 
 /// A list of whole objects.

@@ -46,7 +46,8 @@ pub(super) fn watch(
         let piece = watcher.next().await?;
         Some((piece, watcher))
     });
-    Ok(body::streamed(pieces.take_until(Box::pin(ended))))
+    let lines = body::streamed(pieces.take_until(Box::pin(ended)));
+    Ok(body::held_up(lines, service.faults.lists_go_on(path)))
 }
 
 /// Where a watch begins.
