@@ -93,6 +93,9 @@ impl World {
             }
             self.disturb();
             self.tally().count("troubles");
+            if !self.is_over() {
+                self.quiet_now(&mut rng, &client).await;
+            }
             if rng.random_bool(0.2) {
                 backup = self.cluster().store().checkpoint();
             }
@@ -183,7 +186,7 @@ impl World {
     }
 
     /// Every kind comes from memory again.
-    async fn recovered(&self, client: &Client) {
+    pub(super) async fn recovered(&self, client: &Client) {
         for kind in &KINDS {
             let path = kind.collection(None);
             wait_for("memory to be right again", PATIENCE, async || {

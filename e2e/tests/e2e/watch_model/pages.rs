@@ -26,22 +26,39 @@ struct Walk {
 impl World {
     /// Walks through a list, with pauses.
     pub(super) async fn page(&self, rng: &mut StdRng, client: &Client, selection: Selection) {
+        let limit = rng.random_range(1..6);
+        let slowly = rng.random_bool(0.2);
+        let pause = async || {
+            if slowly {
+                let steps = rng.random_range(1..60);
+                // Nobody takes a step while all must be quiet.
+                tokio::select! {
+                    () = self.steps(steps) => {}
+                    () = self.hushed() => {}
+                }
+            }
+        };
+        self.walk(client, selection, limit, pause).await;
+    }
+
+    /// Walks through a list.
+    pub(super) async fn walk(
+        &self,
+        client: &Client,
+        selection: Selection,
+        limit: usize,
+        mut pause: impl AsyncFnMut(),
+    ) {
         let mut walk = Walk {
-            limit: rng.random_range(1..6),
+            limit,
             at: None,
             not_older: self.told(|told| told.newest(selection.kind)),
             selection,
             token: None,
             after: None,
         };
-        let slowly = rng.random_bool(0.2);
-        loop {
-            if !self.next_page(client, &mut walk).await {
-                return;
-            }
-            if slowly {
-                self.steps(rng.random_range(1..60)).await;
-            }
+        while self.next_page(client, &mut walk).await {
+            pause().await;
         }
     }
 

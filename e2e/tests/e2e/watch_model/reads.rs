@@ -49,11 +49,17 @@ impl World {
         let selections: Vec<Selection> = (0..4).map(|_| Selection::random(&mut rng)).collect();
         let mut before = [Before::default(); 4];
         while !self.is_over() {
+            let _turn = self.turn().await;
             self.step().await;
             let which = rng.random_range(0..4);
             let selection = selections[which].clone();
             match rng.random_range(0..10) {
-                0..3 => self.get(&mut rng, &client).await,
+                0..3 => {
+                    let kind = KINDS.choose(&mut rng).unwrap();
+                    let namespace = NAMESPACES.choose(&mut rng).unwrap();
+                    let name = NAMES.choose(&mut rng).unwrap();
+                    self.get(&client, kind, namespace, name).await;
+                }
                 3..6 => self.page(&mut rng, &client, selection).await,
                 6 => {
                     let known = self.told(|told| told.any_version(&mut rng, selection.kind));
@@ -184,12 +190,8 @@ impl World {
         )
     }
 
-    async fn get(&self, rng: &mut StdRng, client: &Client) {
-        let kind = KINDS.choose(rng).unwrap();
-        let (namespace, name) = (
-            *NAMESPACES.choose(rng).unwrap(),
-            *NAMES.choose(rng).unwrap(),
-        );
+    /// Reads an object, which may be there or not.
+    pub(super) async fn get(&self, client: &Client, kind: &Kind, namespace: &str, name: &str) {
         let newest = self.told(|told| told.newest(kind));
         let target = format!("{}/{name}", kind.collection(Some(namespace)));
         let Some(answer) = self.ask(client, &target).await else {
@@ -242,15 +244,22 @@ impl World {
         match client.get(target).await {
             Ok(answer) if answer.status == 503 => {
                 self.tally().count("reads answered 503");
+                self.miss(target, "503");
                 self.pause().await;
                 Some(answer)
             }
-            Ok(answer) => Some(answer),
+            Ok(answer) => {
+                if !answer.is_hit() {
+                    self.miss(target, answer.cache_status());
+                }
+                Some(answer)
+            }
             Err(error) => {
                 // The cluster's connection may break in the middle of a live answer.
                 let breaks = self.garbled_since(garbled) || self.disturbed_since(disturbed);
                 self.check(breaks, || format!("{error:#}"));
                 self.tally().count("reads broken");
+                self.miss(target, "no answer");
                 self.note(&format!("{error:#}"));
                 None
             }

@@ -131,7 +131,10 @@ impl Copy<'_> {
             selection: self.selection.clone(),
             version,
         };
-        let Some(listed) = self.world.list(&self.client, &read).await else {
+        let turn = self.world.turn().await;
+        let listed = self.world.list(&self.client, &read).await;
+        drop(turn);
+        let Some(listed) = listed else {
             // The version may be one that never comes again.
             self.last = None;
             return false;

@@ -41,7 +41,11 @@ impl Selection {
 
     /// Half of them are of everything in one namespace or all.
     pub(super) fn random(rng: &mut StdRng) -> Self {
-        let kind = KINDS.choose(rng).unwrap();
+        Self::of_kind(KINDS.choose(rng).unwrap(), rng)
+    }
+
+    /// As above, of one kind.
+    pub(super) fn of_kind(kind: &'static Kind, rng: &mut StdRng) -> Self {
         let app = APPS.choose(rng).unwrap();
         let by = match rng.random_range(0..10) {
             0..5 => By::Everything,
@@ -59,6 +63,12 @@ impl Selection {
                 .then(|| *NAMESPACES.choose(rng).unwrap()),
             by,
         }
+    }
+
+    /// Whether it takes a field that only this kind has. The simulated cluster refuses others of the kind, so that memory
+    /// judges by none.
+    pub(super) fn is_by_own_field(&self) -> bool {
+        matches!(self.by, By::Node(_))
     }
 
     pub(super) fn has_selector(&self) -> bool {

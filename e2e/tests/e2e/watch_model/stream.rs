@@ -19,6 +19,8 @@ pub(super) enum Opened {
 pub(super) struct Stream {
     /// Whether it comes from memory.
     pub(super) hit: bool,
+    /// What the answer said of that.
+    pub(super) cache_status: String,
     body: Incoming,
     buffer: BytesMut,
 }
@@ -46,8 +48,10 @@ pub(super) async fn open(client: &Client, target: &str) -> Opened {
         return Opened::Refused(status, String::from_utf8_lossy(&body).into_owned());
     }
     let said = response.headers().get("cache-status");
+    let said = said.and_then(|said| said.to_str().ok()).unwrap_or_default();
     Opened::Stream(Stream {
-        hit: said.is_some_and(|said| said.as_bytes().starts_with(b"fleetcache; hit")),
+        hit: said.starts_with("fleetcache; hit"),
+        cache_status: said.to_owned(),
         body: response.into_body(),
         buffer: BytesMut::new(),
     })

@@ -14,26 +14,9 @@ impl Tally {
         *self.0.lock().entry(what.to_owned()).or_default() += 1;
     }
 
-    pub(super) fn watch(&self, hit: bool) {
-        self.read("watches", hit);
-    }
-
     pub(super) fn read(&self, what: &str, hit: bool) {
         let from = if hit { "from memory" } else { "live" };
         self.count(&format!("{what} {from}"));
-    }
-
-    pub(super) fn of(&self, what: &str) -> u64 {
-        self.0.lock().get(what).copied().unwrap_or_default()
-    }
-
-    /// Of a hundred, how many came from memory.
-    pub(super) fn hits(&self, what: &str) -> u64 {
-        let (hits, live) = (
-            self.of(&format!("{what} from memory")),
-            self.of(&format!("{what} live")),
-        );
-        hits * 100 / (hits + live).max(1)
     }
 }
 

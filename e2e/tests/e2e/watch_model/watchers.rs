@@ -71,6 +71,31 @@ impl Request {
         }
     }
 
+    /// By every way that memory has an answer to while it holds the state of `at`.
+    pub(super) fn of_every_form(world: &World, selection: &Selection, at: Moment) -> Vec<Self> {
+        let state = |query: &str| Self {
+            start: Start::State {
+                at_least: Moment::default(),
+                mark: Mark::No,
+            },
+            bookmarks: false,
+            target: selection.target(&[format!("watch=1{query}")]),
+            selection: selection.clone(),
+        };
+        let mut forms = vec![
+            state(""),
+            state("&resourceVersion=0"),
+            Self::after(selection.clone(), at, 60),
+        ];
+        // Refused where the server does not know it, and by memory where the server may not have known it then.
+        if !world.older {
+            forms.push(Self::initial(selection.clone()));
+            let streamed = "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
+            forms.push(state(&format!("{streamed}&resourceVersion=0")));
+        }
+        forms
+    }
+
     fn random(world: &World, rng: &mut StdRng) -> Self {
         let selection = Selection::random(rng);
         let known = world.told(|told| told.any_version(rng, selection.kind));
@@ -164,6 +189,12 @@ impl World {
 
     /// Opens a watch; `None` where it was refused as it may be.
     pub(super) async fn open(&self, client: &Client, request: Request) -> Option<Watch> {
+        let _turn = self.turn().await;
+        self.open_now(client, request).await
+    }
+
+    /// As above, whoever's turn it is.
+    pub(super) async fn open_now(&self, client: &Client, request: Request) -> Option<Watch> {
         let newest = self.told(|told| told.newest(request.selection.kind));
         let (garbled, disturbed) = (self.garbled(), self.disturbed());
         let Request {
@@ -185,7 +216,10 @@ impl World {
                 if self.disturbed_since(disturbed) {
                     self.tally().count("watches opened amid trouble");
                 } else {
-                    self.tally().watch(stream.hit);
+                    self.tally().read("watches", stream.hit);
+                }
+                if !stream.hit {
+                    self.miss(&target, &stream.cache_status);
                 }
                 let mut replay = Replay::new(selection, start, bookmarks, newest.epoch);
                 self.log(|log| replay.opened(log));
@@ -205,6 +239,7 @@ impl World {
                     _ => false,
                 };
                 self.check(refused, || format!("{target}: {status} {body}"));
+                self.miss(&target, status.as_str());
                 self.tally().count("watches refused");
                 self.pause().await;
                 None

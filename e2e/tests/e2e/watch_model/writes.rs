@@ -19,6 +19,7 @@ impl World {
     /// Writes until the run is over.
     pub(super) async fn write(&self, mut rng: StdRng, client: Client) {
         while !self.is_over() {
+            let _turn = self.turn().await;
             self.step().await;
             match rng.random_range(0..100) {
                 0..2 => self.burst(&mut rng).await,
@@ -113,7 +114,7 @@ impl World {
     }
 }
 
-fn put(store: &Store, kind: &Kind, object: Value) {
+pub(super) fn put(store: &Store, kind: &Kind, object: Value) {
     if store.create(kind.plural, object.clone()).is_err() {
         drop(store.update(kind.plural, object));
     }
