@@ -125,6 +125,14 @@ impl Cluster {
         &self.proxied
     }
 
+    /// Waits until what the warm informers hold is what anybody was told. While nobody asks for anything else that stays so,
+    /// since nobody writes.
+    pub(super) async fn caught_up(&self) {
+        for kind in KINDS {
+            warm(&self.proxied, &format!("/clusters/warm{kind}")).await;
+        }
+    }
+
     pub(super) fn facts(&self) -> &Facts {
         &self.facts
     }

@@ -8,7 +8,7 @@ use fleetcache_e2e::control_plane::random_name;
 use serde_json::json;
 
 use super::cluster::Cluster;
-use super::{STATES, State, normal};
+use super::{STATES, State, is_late, normal};
 use crate::pair::{Comparable, compare};
 pub(super) use steps::Step;
 
@@ -16,7 +16,7 @@ pub(super) use steps::Step;
 async fn writes_and_the_reads_after_them_are_answered_as_by_the_server() {
     let cluster = Cluster::start().await;
     let mut failures = Vec::new();
-    let (mut hits, mut reads) = (0, 0);
+    let mut reads = 0;
     let mut missed = Vec::new();
     for state in STATES {
         for (name, sequence) in steps::all() {
@@ -33,18 +33,31 @@ async fn writes_and_the_reads_after_them_are_answered_as_by_the_server() {
                 if let Err(difference) = compare(&direct, &proxied_as) {
                     failures.push(format!("{at} ({}): {difference}", proxied.cache_status()));
                 }
-                if state == State::Warm && step.hit {
-                    reads += 1;
-                    hits += usize::from(proxied.is_hit());
-                    if !proxied.is_hit() {
-                        missed.push(format!("{at}: {}", proxied.cache_status()));
-                    }
+                if state != State::Warm || !step.hit {
+                    continue;
+                }
+                reads += 1;
+                if proxied.is_hit() {
+                    continue;
+                }
+                missed.push(format!("{at}: {}", proxied.cache_status()));
+                // A write that is refused leaves its kind below the floor for a while. Afterwards memory answers.
+                if is_late(proxied.cache_status()) {
+                    cluster.caught_up().await;
+                }
+                let again = step.take(cluster.proxied(), &prefix, &ours).await;
+                if !again.is_hit() {
+                    failures.push(format!("{at} is no hit: {}", again.cache_status()));
+                }
+                if let Err(difference) = compare(&direct, &normal(&again, &ours)) {
+                    failures.push(format!("{at} ({}): {difference}", again.cache_status()));
                 }
             }
         }
     }
     println!(
-        "{hits} of {reads} reads after writes came from memory; not:\n{}",
+        "{} of {reads} reads after writes came from memory at once; not:\n{}",
+        reads - missed.len(),
         missed.join("\n")
     );
     assert!(
@@ -53,8 +66,6 @@ async fn writes_and_the_reads_after_them_are_answered_as_by_the_server() {
         failures.len(),
         failures.join("\n\n")
     );
-    // A write that is refused leaves its kind below the floor for a while, so this is no rate.
-    assert!(hits > 0, "nothing came from memory, so nothing was proven");
 }
 
 async fn namespace(cluster: &Cluster) -> String {
