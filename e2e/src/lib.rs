@@ -15,6 +15,7 @@ pub mod fleet_box;
 pub mod kubeconfig;
 pub mod kubectl;
 pub mod measure;
+pub mod names;
 pub mod open_files;
 pub mod poll;
 pub mod process;

@@ -6,6 +6,7 @@ mod black_holes;
 mod controllers;
 mod credentials;
 mod crowd;
+mod dns;
 mod first_list;
 mod loss;
 mod memory;
