@@ -145,7 +145,7 @@ impl Faults {
         let holds = move |faults: &InForce| faults.held_lists.as_deref() == Some(plural);
         let mut faults = self.0.subscribe();
         let held = path.namespace.is_empty() && holds(&faults.borrow());
-        held.then(|| async move { drop(faults.wait_for(|faults| !holds(faults)).await) })
+        held.then_some(async move { drop(faults.wait_for(|faults| !holds(faults)).await) })
     }
 
     /// Holds a new connection up as the faults say.
