@@ -4,6 +4,7 @@ mod attempt;
 mod changes;
 mod connect_times;
 mod health;
+mod hint;
 mod keep;
 mod limit;
 mod owner;
@@ -99,6 +100,8 @@ pub struct ClusterStatus {
     pub state: ConnectionState,
     /// Why it is not connected, if it is not.
     pub not_connected: Option<NotConnected>,
+    /// What may help, where it is not connected or the last probe failed: no address, no credential.
+    pub hint: Option<&'static str>,
     /// Whether the last probe succeeded.
     pub last_probe_ok: bool,
     /// Why the last probe failed, where it did; while the cluster is connected too.

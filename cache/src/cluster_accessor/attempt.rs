@@ -37,8 +37,6 @@ pub(super) struct Failure {
     pub(super) credential: Option<Credential>,
     /// The server does not accept the credential.
     pub(super) refused: bool,
-    /// For the log: what may help.
-    pub(super) hint: Option<&'static str>,
 }
 
 impl Failure {
@@ -48,24 +46,26 @@ impl Failure {
             error: None,
             credential: None,
             refused: false,
-            hint: None,
         }
     }
 
     pub(super) fn from_probe(probe: Probe, endpoint: &EndpointConfig) -> Self {
-        let trouble = probe.trouble().unwrap_or_else(|| {
+        let mut trouble = probe.trouble().unwrap_or_else(|| {
             Trouble::new(
                 NotConnectedReason::InternalError,
                 "the server was reachable",
             )
         });
-        let mut failure = Self::new(trouble.reason, trouble.message);
-        failure.refused = matches!(probe, Probe::Unauthorized);
-        failure.hint = probe.hint(endpoint);
-        if let Probe::Failed(error) = probe {
-            failure.error = Some(error.into());
+        trouble.hint = probe.hint(endpoint).unwrap_or(trouble.hint);
+        Self {
+            trouble,
+            refused: matches!(probe, Probe::Unauthorized),
+            error: match probe {
+                Probe::Failed(error) => Some(error.into()),
+                _ => None,
+            },
+            credential: None,
         }
-        failure
     }
 }
 

@@ -90,12 +90,11 @@ impl Probe {
         }
     }
 
-    /// What may help, for the log.
+    /// What may help, where more is known than the reason.
     pub(super) fn hint(&self, endpoint: &EndpointConfig) -> Option<&'static str> {
         const WANTS_TLS: &str = "the server may want https://";
         let is_tls = endpoint.is_tls();
         match self {
-            Self::NotKubernetes => Some("check the path of the server's URL"),
             Self::WantsTls => Some(WANTS_TLS),
             // Some end the connection at the first bytes that are no handshake, with an alert or without.
             Self::Failed(UpstreamError::Broken(_)) if !is_tls => Some(WANTS_TLS),
@@ -107,6 +106,7 @@ impl Probe {
             | Self::Forbidden
             | Self::ServerError(_)
             | Self::Unauthorized
+            | Self::NotKubernetes
             | Self::TimedOut => None,
         }
     }

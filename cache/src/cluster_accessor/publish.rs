@@ -266,7 +266,7 @@ impl Owner {
                     .config
                     .credential
                     .origin(&self.config.context, &self.config.source),
-                hint = failure.hint,
+                hint = trouble.hint,
                 retry_in = seconds(pause),
                 "credential refused"
             ),
@@ -275,7 +275,7 @@ impl Owner {
                 reason = trouble.reason.as_str(),
                 why = trouble.message,
                 error,
-                hint = failure.hint,
+                hint = trouble.hint,
                 elapsed = seconds(elapsed),
                 retry_in = seconds(pause),
                 "connect failed"
@@ -285,7 +285,7 @@ impl Owner {
                 reason = trouble.reason.as_str(),
                 why = trouble.message,
                 error,
-                hint = failure.hint,
+                hint = trouble.hint,
                 retry_in = seconds(pause),
                 "disconnected"
             ),

@@ -22,6 +22,8 @@ pub(super) struct Trouble {
     pub(super) reason: NotConnectedReason,
     /// For clients: no address, no credential.
     pub(super) message: String,
+    /// For whoever runs the cluster or the proxy: what may help.
+    pub(super) hint: &'static str,
 }
 
 impl Trouble {
@@ -29,6 +31,7 @@ impl Trouble {
         Self {
             reason,
             message: message.into(),
+            hint: reason.hint(),
         }
     }
 
@@ -193,9 +196,12 @@ impl View {
             self.state,
             ConnectionState::Connected | ConnectionState::Degraded
         );
+        let troubles = [self.trouble.as_ref(), self.probe_failure.as_ref()];
+        let trouble = troubles.into_iter().flatten().next();
         ClusterStatus {
             state: self.state,
             not_connected: (!connected).then(|| self.not_connected()),
+            hint: trouble.map(|trouble| trouble.hint),
             last_probe_ok: self.last_probe.is_some() && self.probe_failure.is_none(),
             probe_failure: self.probe_failure.as_ref().map(|why| ProbeFailure {
                 reason: why.reason,

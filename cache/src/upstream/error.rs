@@ -63,20 +63,21 @@ impl UpstreamError {
         }
     }
 
-    /// What may help, for whoever configures the cluster; `has_authority` where a CA is configured.
+    /// What may help, for whoever configures the cluster, where more is known than what kind of error it is; `has_authority`
+    /// where a CA is configured.
     pub(crate) fn hint(&self, has_authority: bool) -> Option<&'static str> {
         match self {
-            Self::Tls(source) if is_unknown_authority(rustls_error(&**source)?) => {
-                Some(if has_authority {
-                    "certificate-authority(-data) of its kubeconfig did not sign the server's certificate"
-                } else {
-                    "its kubeconfig has no certificate-authority(-data), so the system's roots were used; set it"
-                })
+            Self::Tls(source) => tls_hint(rustls_error(&**source)?, has_authority),
+            Self::Refused(source) | Self::Dns(source) | Self::Connect(source)
+                if is_proxy_dial(&**source) || is_proxy_failure(&**source) =>
+            {
+                Some(
+                    "check proxy-url of its cluster in the kubeconfig, or HTTPS_PROXY where the proxy runs",
+                )
             }
             Self::Dns(_)
             | Self::Refused(_)
             | Self::ConnectTimeout
-            | Self::Tls(_)
             | Self::Connect(_)
             | Self::Broken(_) => None,
         }
@@ -195,6 +196,36 @@ fn tls_words(error: &rustls::Error) -> &'static str {
         }
         rustls::Error::InvalidMessage(_) => "the server does not speak TLS",
         _ => "the handshake broke",
+    }
+}
+
+/// What may help against a failure that [`tls_words`] tells.
+fn tls_hint(error: &rustls::Error, has_authority: bool) -> Option<&'static str> {
+    use rustls::CertificateError as Cert;
+    match error {
+        rustls::Error::InvalidCertificate(
+            Cert::NotValidForName | Cert::NotValidForNameContext { .. },
+        ) => Some(
+            "check the host of its server in the kubeconfig, or set tls-server-name of its cluster to a name in the server's certificate",
+        ),
+        rustls::Error::InvalidCertificate(
+            Cert::Expired
+            | Cert::ExpiredContext { .. }
+            | Cert::NotValidYet
+            | Cert::NotValidYetContext { .. },
+        ) => Some("renew the server's certificate, or set the clock where the proxy runs"),
+        error if is_unknown_authority(error) => Some(if has_authority {
+            "certificate-authority(-data) of its kubeconfig did not sign the server's certificate"
+        } else {
+            "its kubeconfig has no certificate-authority(-data), so the system's roots were used; set it"
+        }),
+        rustls::Error::AlertReceived(alert) if is_handshake_alert(*alert) => {
+            Some("check client-certificate of its user in the kubeconfig")
+        }
+        rustls::Error::InvalidMessage(_) => {
+            Some("check the port of its server in the kubeconfig: no TLS is spoken there")
+        }
+        _ => None,
     }
 }
 

@@ -1,5 +1,6 @@
 //! GET, LIST and WATCH of clusterconnections.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,7 +12,6 @@ use http::Response;
 use http::header::CONTENT_LENGTH;
 use http_body_util::BodyExt;
 
-use super::figures::Figures;
 use super::lines::{Lines, Written};
 use super::object::ClusterConnection;
 use super::options;
@@ -142,10 +142,7 @@ impl FleetApi {
     /// An object with the figures of this moment; those that it was told with, where its cluster is gone.
     fn now(&self, item: &Bytes) -> ClusterConnection {
         let object = ClusterConnection::from_json(item).unwrap_or_default();
-        match self.clusters.get(&object.metadata.name) {
-            Some(cluster) => object.with_figures(Figures::of(&cluster)),
-            None => object,
-        }
+        object.with_figures_of(&self.clusters)
     }
 
     fn not_held(&self, why: NotServable, read: &CachedRead) -> Error {
@@ -172,20 +169,15 @@ impl FleetApi {
             return Ok(from_memory(empty(), None, &[]));
         };
         let written = match representation.form {
-            Form::Object => None,
-            Form::Table(version, include) => Some(Written::Table(version, include)),
-            Form::Metadata(version) | Form::MetadataList(version) => {
-                Some(Written::Metadata(version))
-            }
+            Form::Object => Written::Object,
+            Form::Table(version, include) => Written::Table(version, include),
+            Form::Metadata(version) | Form::MetadataList(version) => Written::Metadata(version),
         };
         let body = match self.begin(resource, &asked).await {
             Err(line) => one_line(line),
             Ok(watcher) => {
                 let lines = watch::lines(watcher, &asked, NO_GRACE);
-                match written {
-                    None => lines.boxed_unsync(),
-                    Some(written) => Lines::new(lines, written).boxed_unsync(),
-                }
+                Lines::new(lines, written, Arc::clone(&self.clusters)).boxed_unsync()
             }
         };
         Ok(from_memory(body, None, &[]))

@@ -1,9 +1,14 @@
-//! The lines of a watch, each object written as a row of a table or as its metadata.
+//! The lines of a watch, each object written as it is asked for: whole, as a row of a table or as its metadata.
+//!
+//! An object that a watcher is told of for the first time has the figures of this moment, whenever it last changed: they may
+//! be days younger. Where it changes they are those of the change.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{BufMut as _, Bytes, BytesMut};
+use fleetcache_cache::cluster_cache::ClusterCache;
 use fleetcache_cache::object::WatchFrame;
 use hyper::body::{Body as HttpBody, Frame};
 
@@ -14,6 +19,7 @@ use crate::body::BoxError;
 /// How objects are written; the version is that of the representation.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Written {
+    Object,
     Table(&'static str, Include),
     Metadata(&'static str),
 }
@@ -22,15 +28,18 @@ pub(super) enum Written {
 pub(super) struct Lines<B> {
     lines: B,
     written: Written,
+    /// For the figures.
+    clusters: Arc<ClusterCache>,
     /// The columns were told.
     has_columns: bool,
 }
 
 impl<B> Lines<B> {
-    pub(super) fn new(lines: B, written: Written) -> Self {
+    pub(super) fn new(lines: B, written: Written, clusters: Arc<ClusterCache>) -> Self {
         Self {
             lines,
             written,
+            clusters,
             has_columns: false,
         }
     }
@@ -49,12 +58,16 @@ impl<B> Lines<B> {
     /// `None` for a line that stays as it is: an error is no object.
     fn write_line(&mut self, line: &[u8]) -> Option<Bytes> {
         let frame = WatchFrame::parse(line).ok()?;
-        if frame.event_type == "ERROR" {
+        let (is_new, is_bookmark) = (frame.event_type == "ADDED", frame.event_type == "BOOKMARK");
+        if frame.event_type == "ERROR" || matches!(self.written, Written::Object) && !is_new {
             return None;
         }
-        let object = ClusterConnection::from_json(frame.object.get().as_bytes())?;
-        let is_bookmark = frame.event_type == "BOOKMARK";
+        let mut object = ClusterConnection::from_json(frame.object.get().as_bytes())?;
+        if is_new {
+            object = object.with_figures_of(&self.clusters);
+        }
         let parts = match self.written {
+            Written::Object => vec![object.to_json()],
             Written::Metadata(version) => vec![table::metadata_alone(&object.metadata, version)],
             Written::Table(version, include) => {
                 let at = &object.metadata.resource_version;

@@ -12,6 +12,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use fleetcache_cache::cluster_accessor::ClusterAccessor;
+use fleetcache_cache::cluster_cache::ClusterCache;
 use fleetcache_cache::cluster_config::{ClusterConfig, ConnectPolicy};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -91,6 +92,9 @@ pub(super) struct Status {
     pub epoch: u64,
     /// Counts the connections.
     pub generation: u64,
+    /// What may help against what is wrong.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub hint: String,
     /// Each kind that is kept in memory, or known not to be.
     pub informers: Vec<InformerFigures>,
     /// When the last probe succeeded.
@@ -123,6 +127,7 @@ impl ClusterConnection {
         let (config, status) = (cluster.config(), cluster.status());
         let trouble = status.trouble();
         let trouble = trouble.map(|(reason, message)| (reason.as_str(), message.to_owned()));
+        let hint = status.hint.filter(|_| trouble.is_some());
         let before = before.map_or(&[][..], |before| &before.status.conditions);
         Self {
             api_version: API_VERSION.to_owned(),
@@ -151,6 +156,7 @@ impl ClusterConnection {
                 consecutive_failures: status.consecutive_failures,
                 epoch: status.epoch,
                 generation: status.generation,
+                hint: hint.unwrap_or_default().to_owned(),
                 server_version: server_version(cluster),
                 state: status.state.as_str().to_owned(),
                 reason: trouble.as_ref().map(|it| it.0).unwrap_or_default().into(),
@@ -174,6 +180,15 @@ impl ClusterConnection {
         self.status.next_attempt_time = figures.next_attempt.and_then(seconds);
         self.status.totals = figures.totals;
         self
+    }
+
+    /// With its cluster's figures of this moment; those that it was told with, where the cluster is gone.
+    #[must_use]
+    pub(super) fn with_figures_of(self, clusters: &ClusterCache) -> Self {
+        match clusters.get(&self.metadata.name) {
+            Some(cluster) => self.with_figures(Figures::of(&cluster)),
+            None => self,
+        }
     }
 
     /// As an object is written in lists and events.

@@ -163,6 +163,7 @@ fn object(kind: &Value) -> Value {
                 number("Counts the clusters that were behind the name."),
             ),
             ("generation", number("Counts the connections.")),
+            ("hint", text("What may help against what is wrong.")),
             (
                 "informers",
                 list_of(
@@ -172,9 +173,12 @@ fn object(kind: &Value) -> Value {
             ),
             (
                 "lastProbeSuccessTime",
-                time("When the last probe succeeded."),
+                time("When a probe or a connect last succeeded."),
             ),
-            ("lastProbeTime", time("When the last probe ended.")),
+            (
+                "lastProbeTime",
+                time("When the last probe or connect ended, well or not."),
+            ),
             ("message", text("What is wrong, in a sentence.")),
             ("nextAttemptTime", time("When the next connect is tried.")),
             ("reason", text("What is wrong, in a word.")),

@@ -1,6 +1,7 @@
 //! ClusterConnections as `kubectl get` prints them, and as metadata alone.
 //!
-//! Each column is a field of the object, as those of a CustomResourceDefinition are.
+//! Each column is a field of the object, as those of a CustomResourceDefinition are; only of a time to come a definition could
+//! not tell how long it is to that.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -33,20 +34,23 @@ type Column = (&'static str, &'static str, u8, &'static str);
 
 /// All columns but the name.
 #[rustfmt::skip]
-const COLUMNS: [Column; 13] = [
+const COLUMNS: [Column; 16] = [
     ("State", "string", 0, "Where the connection stands"),
     ("Reason", "string", 0, "What is wrong, in a word"),
     ("Server Version", "string", 0, "What the server called its version when it was asked last"),
-    ("Last Probe", "date", 0, "Time since the last probe ended"),
+    ("Last Success", "date", 0, "Time since a probe or a connect last succeeded"),
     ("Informers", "integer", 0, "Kinds that are kept in memory"),
     ("Objects", "integer", 0, "Objects in memory"),
     ("Memory", "string", 0, "Memory of them, estimated"),
     ("Age", "date", 0, "Time since the proxy took the cluster in"),
+    ("Next Try", "string", 1, "Time to the next connect, where one is planned"),
+    ("Last Probe", "date", 1, "Time since the last probe or connect ended, well or not"),
     ("Failures", "integer", 1, "Failed connects or probes in a row"),
     ("Watchers", "integer", 1, "Open watches from memory"),
     ("Source", "string", 1, "What kind of source named it"),
     ("Context", "string", 1, "The kubeconfig context that it came from"),
     ("Message", "string", 1, "What is wrong, in a sentence"),
+    ("Hint", "string", 1, "What may help against what is wrong"),
 ];
 
 /// `columnDefinitions`, as JSON.
@@ -108,22 +112,27 @@ fn cells(object: &ClusterConnection) -> [Value; COLUMNS.len() + 1] {
     let (metadata, spec, status) = (&object.metadata, &object.spec, &object.status);
     // As the server does where an object lacks the field.
     let text = |text: &str| (!text.is_empty()).then_some(text).into();
-    let age = |since: Option<Timestamp>| since.map(age).into();
+    let now = Timestamp::try_from(SystemTime::now()).unwrap_or_default();
+    let age = |since: Option<Timestamp>| since.map(|since| age(since, now)).into();
+    let until = |at: Option<Timestamp>| at.map(|at| until(at, now)).into();
     [
         metadata.name.as_str().into(),
         text(&status.state),
         text(&status.reason),
         text(&status.server_version),
-        age(status.last_probe_time),
+        age(status.last_probe_success_time),
         status.totals.informers.into(),
         status.totals.objects.into(),
         text(&status.totals.memory),
         age(metadata.creation_timestamp),
+        until(status.next_attempt_time),
+        age(status.last_probe_time),
         status.consecutive_failures.into(),
         status.totals.watchers.into(),
         text(&spec.source.kind),
         text(&spec.context),
         text(&status.message),
+        text(&status.hint),
     ]
 }
 
@@ -162,9 +171,13 @@ pub(super) fn metadata_alone(metadata: &Metadata, version: &str) -> Bytes {
 }
 
 /// How long ago a time was, in the words of `duration.HumanDuration`.
-fn age(since: Timestamp) -> String {
-    let now = Timestamp::try_from(SystemTime::now()).unwrap_or_default();
+fn age(since: Timestamp, now: Timestamp) -> String {
     in_words(now.as_second() - since.as_second())
+}
+
+/// How long it is to a time; one that has just come is due.
+fn until(at: Timestamp, now: Timestamp) -> String {
+    in_words((at.as_second() - now.as_second()).max(0))
 }
 
 /// Seconds, in two units at most.
@@ -193,6 +206,14 @@ fn in_words(seconds: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_next_try_is_told_as_the_time_to_it() {
+        let at = |seconds| Timestamp::from_second(seconds).unwrap();
+        for (next, expected) in [(112, "12s"), (100, "0s"), (97, "0s"), (220, "2m")] {
+            assert_eq!(until(at(next), at(100)), expected);
+        }
+    }
 
     #[test]
     fn ages_are_told_as_kubectl_tells_them() {

@@ -11,6 +11,7 @@ use tracing::subscriber::DefaultGuard;
 use tracing::{Dispatch, Event, Level, Metadata, Subscriber, span};
 
 use super::*;
+use crate::cluster_accessor::NotConnectedReason;
 
 /// The lines at `info` and above, as `LEVEL message field=value`; this thread's, so that each test has its own.
 #[derive(Clone, Default)]
@@ -318,4 +319,24 @@ async fn a_credential_that_plain_http_keeps_back_is_told() {
         told[0].contains("hint=no credential is sent over http://; use https://"),
         "{told:?}"
     );
+}
+
+#[tokio::test]
+async fn what_may_help_is_told_in_the_log_and_in_the_status() {
+    let (lines, _guard) = Lines::here();
+    let server = FakeServer::start("127.0.0.1").await;
+    let mut of_another_name = config_of(&server);
+    of_another_name.endpoint.tls_server_name = Some("another.name".to_owned());
+    for (config, words) in [
+        (
+            config("https://127.0.0.1:1"),
+            NotConnectedReason::ConnectionRefused.hint(),
+        ),
+        (of_another_name, "set tls-server-name of its cluster"),
+    ] {
+        let (line, view) = failure(&lines, config).await;
+        let hint = view.status().hint.unwrap();
+        assert!(hint.contains(words), "{hint}");
+        assert!(line.contains(&format!("hint={hint}")), "{line}");
+    }
 }

@@ -30,14 +30,20 @@ async fn the_fleet_is_read_and_watched_with_kubectl() {
         .lines()
         .map(|line| line.split_whitespace().collect())
         .collect();
-    let head = "NAME STATE REASON SERVER VERSION LAST PROBE INFORMERS OBJECTS MEMORY AGE";
+    let head = "NAME STATE REASON SERVER VERSION LAST SUCCESS INFORMERS OBJECTS MEMORY AGE";
     assert_eq!(lines[0].join(" "), head);
     assert_eq!(
         (lines[1][0], lines[2][0], lines[1][1]),
         ("edge", "main", "Connected")
     );
     let wide = ok("get cc -o wide").await;
-    assert!(wide.lines().next().unwrap().ends_with("MESSAGE"), "{wide}");
+    let head = wide.lines().next().unwrap();
+    let head = head.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        head.contains(" AGE NEXT TRY LAST PROBE FAILURES "),
+        "{wide}"
+    );
+    assert!(head.ends_with(" MESSAGE HINT"), "{wide}");
     assert_eq!(ok("get cc -o name").await.lines().count(), 2);
     let yaml = ok("get cc edge -o yaml").await;
     assert!(yaml.contains("kind: ClusterConnection") && yaml.contains("state: Connected"));
@@ -140,6 +146,9 @@ async fn the_fleet_is_read_and_watched_with_kubectl() {
     sim.fault(Fault::Cut);
     let gone = until("Disconnected").await;
     assert!(gone.contains("ConnectionRefused"), "{gone}");
+    let hints = "get cc edge -o jsonpath={.status.hint}";
+    assert!(ok(hints).await.starts_with("check that the kube-apiserver"));
+    assert_eq!(ok("get cc main -o jsonpath={.status.hint}").await, "");
     let unmet = run("wait --for=condition=Connected cc/edge --timeout=1s").await;
     assert_ne!(unmet.code, Some(0), "{unmet:?}");
     let waiting = run("wait --for=condition=Connected cc/edge --timeout=100s");

@@ -189,17 +189,21 @@ fn definition(table: &Value) -> Value {
         ".status.state",
         ".status.reason",
         ".status.serverVersion",
-        ".status.lastProbeTime",
+        ".status.lastProbeSuccessTime",
         ".status.totals.informers",
         ".status.totals.objects",
         ".status.totals.memory",
         ".metadata.creationTimestamp",
+        ".status.nextAttemptTime",
+        ".status.lastProbeTime",
         ".status.consecutiveFailures",
         ".status.totals.watchers",
         ".spec.source.kind",
         ".spec.context",
         ".status.message",
+        ".status.hint",
     ];
+    assert_eq!(columns.len(), 1 + paths.len());
     let columns: Vec<Value> = columns[1..]
         .iter()
         .zip(paths)
