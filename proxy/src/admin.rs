@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
@@ -15,7 +16,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde::Serialize;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -26,6 +27,8 @@ use crate::metrics::Scrape;
 use crate::refresh::{self, Wish};
 use crate::sources::Reports;
 use crate::why::{self, Question};
+
+mod browsers;
 
 /// Whether the proxy takes requests. A cluster that is down has no part in it: restarting the proxy would not help.
 #[derive(Clone, Debug, Default)]
@@ -66,6 +69,8 @@ pub struct Admin {
     pub clusters: Arc<ClusterCache>,
     /// Their settings.
     pub limits: Arc<Limits>,
+    /// The host that the port was configured with.
+    pub host: String,
 }
 
 impl fmt::Debug for Admin {
@@ -77,8 +82,11 @@ impl fmt::Debug for Admin {
 }
 
 impl Admin {
-    /// Answers one request.
-    async fn answer(&self, request: Request<()>) -> Response<Body> {
+    /// Answers one request, which came to that address of ours.
+    async fn answer(&self, request: Request<()>, reached: Option<SocketAddr>) -> Response<Body> {
+        if browsers::is_from_page(request.headers(), reached, &self.host) {
+            return text(StatusCode::FORBIDDEN, browsers::REFUSAL);
+        }
         let path = request.uri().path();
         let query = request.uri().query().unwrap_or_default();
         let (allowed, allows): (&[Method], _) = match path {
@@ -131,13 +139,10 @@ impl Admin {
     }
 
     async fn refresh(&self, query: &str, headers: &HeaderMap) -> Response<Body> {
-        // Nobody has to show a credential here, so a page in an operator's browser must not be able to ask. Browsers send
-        // the header to another site only if that allows it, and `Origin` with every POST, to the page's own site too: that
-        // may be this port under another name.
+        // Browsers send the header to another site only if that allows it, and no form can.
         let (name, value) = refresh::HEADER;
-        let is_browser = BROWSERS.iter().any(|name| headers.contains_key(*name));
-        if is_browser || headers.get(name).is_none_or(|it| it != value) {
-            let refusal = "refresh is not for browsers: send X-Fleetcache: refresh, and no Origin, Referer or Sec-Fetch-Site\n";
+        if headers.get(name).is_none_or(|it| it != value) {
+            let refusal = "refresh is not for browsers: send X-Fleetcache: refresh\n";
             return text(StatusCode::FORBIDDEN, refusal);
         }
         let wish = match Wish::from_query(query) {
@@ -156,20 +161,18 @@ const PATHS: &str = "there are /livez, /readyz, /metrics, /sources, /why and /re
 
 const PANICKED: &str = "it panicked: the log says where\n";
 
-/// Headers that browsers send and nobody else.
-const BROWSERS: [&str; 3] = ["origin", "referer", "sec-fetch-site"];
-
 /// Serves until `stop` fires. Open connections are closed then: nothing here takes long.
 pub async fn serve(listener: TcpListener, admin: Admin, stop: CancellationToken) {
     let admin = Arc::new(admin);
     let tasks = TaskTracker::new();
-    let start = |stream| {
+    let start = |stream: TcpStream| {
         let (admin, stop) = (Arc::clone(&admin), stop.clone());
+        let reached = stream.local_addr().ok();
         tasks.spawn(async move {
             let service = service_fn(|request: Request<Incoming>| {
                 let admin = &admin;
                 async move {
-                    let answer = caught(admin.answer(request.map(drop))).await;
+                    let answer = caught(admin.answer(request.map(drop), reached)).await;
                     Ok::<_, Infallible>(
                         answer
                             .unwrap_or_else(|_| text(StatusCode::INTERNAL_SERVER_ERROR, PANICKED)),
@@ -234,6 +237,7 @@ mod tests {
             sources: Arc::default(),
             clusters: ClusterCache::start(Vec::new(), 1, &fleet, shutdown),
             limits: Arc::default(),
+            host: "127.0.0.1".to_owned(),
         }
     }
 
@@ -247,7 +251,7 @@ mod tests {
                 .uri(path)
                 .body(())
                 .unwrap();
-            let answer = admin.answer(request).await;
+            let answer = admin.answer(request, None).await;
             assert_eq!(answer.status().as_u16(), code, "{path}");
             let body = answer.into_body().collect().await.unwrap().to_bytes();
             let body = String::from_utf8(body.to_vec()).unwrap();
@@ -299,25 +303,25 @@ mod tests {
                 &[ASKS, ("origin", "http://rebound:8081")],
                 "cluster=a",
                 403,
-                "refresh is not",
+                "this port is not",
             ),
             (
                 &[ASKS, ("origin", "null")],
                 "cluster=a",
                 403,
-                "refresh is not",
+                "this port is not",
             ),
             (
                 &[ASKS, ("sec-fetch-site", "same-origin")],
                 "cluster=a",
                 403,
-                "refresh is not",
+                "this port is not",
             ),
             (
                 &[ASKS, ("referer", "http://x/")],
                 "cluster=a",
                 403,
-                "refresh is not",
+                "this port is not",
             ),
             (&[ASKS], "", 400, "cluster is missing"),
             (&[ASKS], "cluster=a&force=1", 400, "\"force\" is not"),
@@ -344,7 +348,7 @@ mod tests {
             for (name, value) in headers {
                 request = request.header(*name, *value);
             }
-            let answer = admin.answer(request.body(()).unwrap()).await;
+            let answer = admin.answer(request.body(()).unwrap(), None).await;
             assert_eq!(answer.status(), code, "{headers:?} {query}");
             let body = answer.into_body().collect().await.unwrap().to_bytes();
             let body = String::from_utf8(body.to_vec()).unwrap();
@@ -360,13 +364,20 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let serving = tokio::spawn(serve(listener, admin, shutdown.clone()));
-        let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        let stream = TcpStream::connect(address).await.unwrap();
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
             .unwrap();
         tokio::spawn(connection);
-        for (path, code) in [("/metrics", 500), ("/livez", 200)] {
-            let request = Request::get(path).body(crate::body::empty()).unwrap();
+        for (path, host, code) in [
+            ("/metrics", "localhost", 500),
+            ("/livez", "localhost", 200),
+            ("/livez", "rebound.example.com", 403),
+        ] {
+            let request = Request::get(path)
+                .header("host", host)
+                .body(crate::body::empty())
+                .unwrap();
             let answer = sender.send_request(request).await.unwrap();
             assert_eq!(answer.status(), code, "{path}");
             answer.into_body().collect().await.unwrap();

@@ -146,6 +146,7 @@ impl App {
                 sources: sources.reports(),
                 clusters: Arc::clone(&cache),
                 limits: Arc::clone(&limits),
+                host: config.admin_listen.host.clone(),
             },
             stop_admin.clone(),
         ));
