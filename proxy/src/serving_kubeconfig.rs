@@ -142,27 +142,21 @@ impl ServingKubeconfig {
             .expect("strings and lists can be written as YAML")
     }
 
-    /// Only some clusters (all where none are named), and with another URL of the proxy.
+    /// Only some clusters, or the fleet (all where none are named), and with another URL of the proxy.
     ///
     /// # Errors
     /// A name is unknown, or the URL is none.
     pub fn select(mut self, names: &[String], url: Option<&str>) -> Result<Self, SelectError> {
-        let (clusters, fleet): (Vec<_>, Vec<_>) = std::mem::take(&mut self.clusters)
-            .into_iter()
-            .partition(NamedCluster::is_cluster);
         for name in names {
-            if !clusters.iter().any(|it| it.name == *name) {
-                let known: Vec<_> = clusters.iter().map(|it| it.name.as_str()).collect();
+            if !self.clusters.iter().any(|it| it.name == *name) {
+                let known: Vec<_> = self.clusters.iter().map(|it| it.name.as_str()).collect();
                 return Err(SelectError::UnknownCluster {
                     name: name.clone(),
                     known: known.join(", "),
                 });
             }
         }
-        self.clusters = clusters;
-        if names.is_empty() {
-            self.clusters.extend(fleet);
-        } else {
+        if !names.is_empty() {
             self.clusters.retain(|it| names.contains(&it.name));
             self.contexts.retain(|it| names.contains(&it.name));
             self.choose_current();
@@ -289,10 +283,16 @@ users:
             .select(&[], Some("https://proxy.example/"))
             .unwrap();
         assert_eq!(moved.clusters[1].cluster.server, "https://proxy.example");
-        assert!(
-            it.select(&names(&["fleet"]), None).is_err(),
-            "it is no cluster"
-        );
+        let server = |it: &ServingKubeconfig, name: &str, url: Option<&str>| {
+            let part = it.clone().select(&names(&[name]), url).unwrap();
+            assert_eq!((part.clusters.len(), &*part.current_context), (1, name));
+            part.clusters[0].cluster.server.clone()
+        };
+        assert_eq!(server(&it, FLEET[0], None), root(), "it can be had alone");
+        assert_eq!(server(&it, FLEET[0], Some("https://p/")), "https://p");
+        let it = ServingKubeconfig::new("https://h:1", "CA", "t", ["fleet"]);
+        assert_eq!(server(&it, FLEET[0], None), "https://h:1/clusters/fleet");
+        assert_eq!(server(&it, FLEET[1], None), root());
     }
 
     #[test]
@@ -324,7 +324,7 @@ users:
                 .select(&names(&["gamma"]), None)
                 .unwrap_err()
                 .to_string(),
-            "no cluster \"gamma\"; there are: alpha, beta"
+            "no cluster \"gamma\"; there are: alpha, beta, fleet"
         );
         for wrong in ["", "proxy", "http://proxy", "https://", "https://h/?q"] {
             let err = it.clone().select(&[], Some(wrong)).unwrap_err().to_string();
