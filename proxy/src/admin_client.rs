@@ -3,14 +3,78 @@
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 
 use crate::config::ListenAddress;
+use crate::state_dir;
 
 /// What servers written in Go, and this proxy, answer to plain HTTP where they speak HTTPS.
 const NOT_PLAIN: &str = "Client sent an HTTP request to an HTTPS server";
+
+/// Where a command asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdminPort {
+    /// `host:port`.
+    pub address: String,
+    /// Who said so, for messages: a flag, a file or nobody.
+    pub said_by: String,
+}
+
+impl AdminPort {
+    /// By the address that was given, else what the proxy wrote into its state directory, else by the default. Only of a
+    /// directory that was named a file is expected.
+    ///
+    /// # Errors
+    /// There is no such file, or it holds no address.
+    pub fn find(
+        given: Option<&str>,
+        state_dir: Option<&Path>,
+        default_dir: Option<&Path>,
+    ) -> anyhow::Result<Self> {
+        let found_by = |address: &str, said_by: String| Self {
+            address: address.to_owned(),
+            said_by,
+        };
+        if let Some(address) = given {
+            return Ok(found_by(address, "--admin".to_owned()));
+        }
+        if let Some(dir) = state_dir.or(default_dir)
+            && let Some(address) = state_dir::admin_address(dir)?
+        {
+            let file = dir.join(state_dir::ADMIN_ADDRESS);
+            return Ok(found_by(&address.to_string(), file.display().to_string()));
+        }
+        if let Some(dir) = state_dir {
+            bail!(
+                "there is no {}; `fleetcache serve` writes it, with the same --state-dir, while it runs",
+                dir.join(state_dir::ADMIN_ADDRESS).display()
+            );
+        }
+        let default = ListenAddress::admin_listen();
+        Ok(found_by(&default.to_string(), String::new()))
+    }
+
+    /// For an answer that did not come.
+    fn unanswered(&self) -> String {
+        match &*self.said_by {
+            "" => format!(
+                "no proxy answers at {}; name its --state-dir, or its admin port with --admin",
+                self.address
+            ),
+            "--admin" => format!(
+                "no proxy answers at {}; name its admin port with --admin",
+                self.address
+            ),
+            file => format!(
+                "no proxy answers at {}, which is in {file}; is `fleetcache serve` running?",
+                self.address
+            ),
+        }
+    }
+}
 
 /// The admin port's address as it is given: `host:port`, or the URL that it answers at.
 ///
@@ -32,15 +96,16 @@ pub fn admin_address(given: &str) -> Result<&str, String> {
     }
 }
 
-/// Sends a request without a body to the admin port at `admin`, as `host:port`, and gives the code and the body of the
-/// answer. `headers` are whole lines, each with its end.
+/// Sends a request without a body to the admin port, and gives the code and the body of the answer. `headers` are whole
+/// lines, each with its end.
 pub(crate) fn ask(
-    admin: &str,
+    admin: &AdminPort,
     request: &str,
     headers: &str,
     timeout: Duration,
 ) -> anyhow::Result<(u16, String)> {
-    let no_answer = || format!("no proxy answers at {admin}; name its admin port with --admin");
+    let no_answer = || admin.unanswered();
+    let admin = &admin.address;
     let mut stream = TcpStream::connect(admin).with_context(no_answer)?;
     stream.set_read_timeout(Some(timeout))?;
     stream.set_write_timeout(Some(timeout))?;
@@ -62,7 +127,8 @@ pub(crate) fn ask(
 }
 
 /// What answers does not know what it was asked for.
-pub(crate) fn unknown(admin: &str, path: &str) -> anyhow::Error {
+pub(crate) fn unknown(admin: &AdminPort, path: &str) -> anyhow::Error {
+    let admin = &admin.address;
     anyhow::anyhow!(
         "what answers at {admin} does not know {path}; is it a fleetcache of another version?"
     )
@@ -83,6 +149,27 @@ pub(crate) fn escaped(text: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn where_a_command_asks() {
+        let (named, default) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let find = |given, named: &Path| {
+            AdminPort::find(given, Some(named), Some(default.path())).map(|it| it.address)
+        };
+        let by_default = || AdminPort::find(None, None, Some(default.path())).map(|it| it.address);
+        assert_eq!(by_default().unwrap(), "127.0.0.1:8081");
+        let error = find(None, named.path()).unwrap_err().to_string();
+        let expect = format!("there is no {}/admin-address; ", named.path().display());
+        assert!(error.starts_with(&expect), "{error}");
+        for (dir, port) in [(&named, 1), (&default, 2)] {
+            let dir = state_dir::StateDir::open(dir.path()).unwrap();
+            dir.write_admin_address(([127, 0, 0, 1], port).into())
+                .unwrap();
+        }
+        assert_eq!(by_default().unwrap(), "127.0.0.1:2");
+        assert_eq!(find(None, named.path()).unwrap(), "127.0.0.1:1");
+        assert_eq!(find(Some("h:3"), named.path()).unwrap(), "h:3");
+    }
 
     #[test]
     fn the_admin_port_as_it_is_given() {

@@ -103,6 +103,7 @@ impl App {
         let tls =
             listener::tls_config(certificates).context("the serving certificate cannot be used")?;
         served.write(names())?;
+        state_dir.write_admin_address(admin_addr)?;
 
         // From here on nothing fails: what was started need not be stopped again.
         let (draining, stop_clusters, stop_admin) = (
@@ -238,6 +239,7 @@ impl App {
         }
         drop(self.stop.admin);
         log_failure(self.admin.await);
+        self.state_dir.remove_admin_address();
         tracing::info!("stopped");
     }
 }

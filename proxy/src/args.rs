@@ -71,7 +71,7 @@ pub struct ServeArgs {
 /// `fleetcache kubeconfig`
 #[derive(Clone, Debug, Default, ClapArgs)]
 pub struct KubeconfigArgs {
-    /// Only this cluster; may be repeated [default: all]
+    /// Only this cluster, or `fleet` for the fleet's own API; may be repeated [default: all]
     #[arg(
         long,
         value_name = "NAME",
@@ -97,11 +97,18 @@ pub struct KubeconfigArgs {
                   kubeconfig that the proxy wrote."
 )]
 pub struct StatusArgs {
-    /// Go on and show what changes
-    #[arg(long, env = "FLEETCACHE_WATCH")]
+    /// Only this cluster [default: all]
+    #[arg(value_name = "CLUSTER")]
+    pub cluster: Option<String>,
+    /// Only what is wrong: clusters that are Disconnected or Degraded
+    #[arg(long, env = "FLEETCACHE_BROKEN", conflicts_with = "cluster")]
+    pub broken: bool,
+    /// Go on and show what changes, also after the proxy was started again
+    #[arg(short, long, env = "FLEETCACHE_WATCH")]
     pub watch: bool,
-    /// As a table, or as JSON
+    /// As a table, as one with more columns, or as JSON
     #[arg(
+        short,
         long,
         value_name = "FORMAT",
         env = "FLEETCACHE_OUTPUT",
@@ -121,6 +128,8 @@ pub struct StatusArgs {
 pub enum OutputFormat {
     /// For people.
     Table,
+    /// For people, with all columns.
+    Wide,
     /// For programs.
     Json,
 }
@@ -144,14 +153,9 @@ pub struct WhyArgs {
         env = "FLEETCACHE_HEADER"
     )]
     pub header: Vec<String>,
-    /// The proxy's admin port, host:port
-    #[arg(
-        long,
-        value_name = "ADDRESS",
-        env = "FLEETCACHE_ADMIN",
-        default_value = "127.0.0.1:8081"
-    )]
-    pub admin: String,
+    /// Which proxy.
+    #[command(flatten)]
+    pub proxy: AdminArgs,
 }
 
 /// `fleetcache refresh`
@@ -173,14 +177,20 @@ pub struct RefreshArgs {
         default_value = "30s"
     )]
     pub wait: String,
-    /// The proxy's admin port, host:port
-    #[arg(
-        long,
-        value_name = "ADDRESS",
-        env = "FLEETCACHE_ADMIN",
-        default_value = "127.0.0.1:8081"
-    )]
-    pub admin: String,
+    /// Which proxy.
+    #[command(flatten)]
+    pub proxy: AdminArgs,
+}
+
+/// Whose admin port is asked.
+#[derive(Debug, ClapArgs)]
+pub struct AdminArgs {
+    /// The proxy's admin port, host:port [default: the one in its state directory, else 127.0.0.1:8081]
+    #[arg(long, value_name = "ADDRESS", env = "FLEETCACHE_ADMIN")]
+    pub admin: Option<String>,
+    /// The proxy's state directory [default: $XDG_STATE_HOME/fleetcache, else ~/.local/state/fleetcache]
+    #[arg(long, value_name = "DIR", env = "FLEETCACHE_STATE_DIR")]
+    pub state_dir: Option<PathBuf>,
 }
 
 /// `fleetcache config`

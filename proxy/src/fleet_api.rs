@@ -118,6 +118,16 @@ impl<'a> FleetRequest<'a> {
         self.resource.is_some() && representation::indents_errors(self.query, headers)
     }
 
+    /// The resource that it is about, if it is about one.
+    pub(crate) fn resource_path(&self) -> Option<&ResourcePath<'static>> {
+        self.resource.as_ref()
+    }
+
+    /// Whether it is about what the API says of itself.
+    pub(crate) fn is_document(&self) -> bool {
+        documents::Name::of(&self.path).is_some()
+    }
+
     /// The resource's name for metrics; "" for a path that is none.
     pub fn resource(&self) -> &'static str {
         match &self.resource {

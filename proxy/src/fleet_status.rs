@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
-use futures_util::{AsyncBufReadExt as _, TryStreamExt as _};
 use http::Request;
 use http::header::ACCEPT;
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -13,30 +12,42 @@ use kube::{Client, Config};
 use rustls::crypto::aws_lc_rs;
 use serde_json::Value;
 
+use crate::admin_client::escaped;
 use crate::serving_kubeconfig::FLEET;
 
+mod choice;
+mod follow;
+mod printer;
 mod rows;
 
-use rows::Rows;
+use printer::Printer;
 
 const PATH: &str = "/apis/fleetcache.dev/v1alpha1/clusterconnections";
-
-const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
-const JSON: &str = "application/json";
 
 /// Time to reach the proxy, and for an answer that does not go on for ever.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A version that is known no more: the state is asked for anew.
-const EXPIRED: u64 = 410;
-
 /// How it is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
     /// As `kubectl get` does.
+    #[default]
     Table,
-    /// As the API does: a list; or, followed, an event a line.
+    /// As `kubectl get -o wide` does.
+    Wide,
+    /// As the API does: a list, or one object; followed, an event a line.
     Json,
+}
+
+/// What of the fleet is told, and how.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Show {
+    /// How.
+    pub format: Format,
+    /// Only this cluster.
+    pub cluster: Option<String>,
+    /// Only clusters that are not as they should be.
+    pub broken: bool,
 }
 
 /// A proxy, and how to ask it.
@@ -68,6 +79,11 @@ pub enum NoFleet {
         path: PathBuf,
     },
 }
+
+/// The proxy answered, and will not do what it is asked for.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Refused(String);
 
 impl FleetStatus {
     /// By the fleet's context in a kubeconfig that a proxy wrote.
@@ -109,82 +125,18 @@ impl FleetStatus {
     /// Prints the fleet as it is now.
     ///
     /// # Errors
-    /// The proxy cannot be asked.
-    pub async fn print(&self, format: Format, to: &mut impl Write) -> anyhow::Result<()> {
-        match format {
-            Format::Json => {
-                let text = self.get("?pretty=true", JSON).await?;
-                to.write_all(text.trim_end().as_bytes())?;
-                writeln!(to)?;
-            }
-            Format::Table => {
-                let mut rows = Rows::default();
-                rows.print(&self.table().await?, None, to)?;
-            }
-        }
-        Ok(())
+    /// The proxy cannot be asked, or knows no such cluster.
+    pub async fn print(&self, show: &Show, to: &mut impl Write) -> anyhow::Result<()> {
+        let mut printer = Printer::new(show);
+        let list = self.list(show, printer.accept()).await?;
+        is_there(show, &list)?;
+        printer.print_list(&list, to)
     }
 
-    /// Prints the fleet, and what becomes of it, until the proxy is gone.
-    ///
-    /// # Errors
-    /// The proxy cannot be asked.
-    pub async fn follow(&self, format: Format, to: &mut impl Write) -> anyhow::Result<()> {
-        let mut rows = Rows::default();
-        loop {
-            let mut version = match format {
-                Format::Json => None,
-                Format::Table => {
-                    let table = self.table().await?;
-                    rows.print(&table, None, to)?;
-                    to.flush()?;
-                    version_of(&table)
-                }
-            };
-            // A watch ends at its time, and the next one goes on where it was.
-            while self.watch(format, &mut version, &mut rows, to).await? {}
-        }
-    }
-
-    /// Prints the events of one watch; false where its version was known no more.
-    async fn watch(
-        &self,
-        format: Format,
-        version: &mut Option<String>,
-        rows: &mut Rows,
-        to: &mut impl Write,
-    ) -> anyhow::Result<bool> {
-        let from = version.as_deref();
-        let from = from.map_or_else(String::new, |it| format!("&resourceVersion={it}"));
-        let options = format!("?watch=1&allowWatchBookmarks=1{from}");
-        let accept = match format {
-            Format::Json => JSON,
-            Format::Table => TABLE,
-        };
-        let stream = self.client.request_stream(request(&options, accept)?).await;
-        let stream = stream.map_err(|error| self.unanswered(error))?;
-        let mut lines = std::pin::pin!(stream.lines());
-        let broken = || format!("the proxy at {} went away", self.url);
-        while let Some(line) = lines.try_next().await.with_context(broken)? {
-            let event: Value = serde_json::from_str(&line).with_context(broken)?;
-            let object = &event["object"];
-            match event["type"].as_str() {
-                Some("ERROR") if object["code"] == EXPIRED => return Ok(false),
-                Some("ERROR") => bail!("the proxy says: {}", object["message"]),
-                _ => *version = version_of(object).or_else(|| version.take()),
-            }
-            match (format, event["type"].as_str()) {
-                (_, Some("BOOKMARK")) => {}
-                (Format::Json, _) => writeln!(to, "{line}")?,
-                (Format::Table, kind) => rows.print(object, kind, to)?,
-            }
-            to.flush()?;
-        }
-        Ok(true)
-    }
-
-    async fn table(&self) -> anyhow::Result<Value> {
-        let text = self.get("", TABLE).await?;
+    /// The clusters that are asked for.
+    async fn list(&self, show: &Show, accept: &str) -> anyhow::Result<Value> {
+        let options = selected(show).map_or_else(String::new, |it| format!("?{it}"));
+        let text = self.get(&options, accept).await?;
         serde_json::from_str(&text).context("the proxy's answer cannot be read")
     }
 
@@ -192,26 +144,60 @@ impl FleetStatus {
         let answer = self.client.request_text(request(options, accept)?);
         match tokio::time::timeout(TIMEOUT, answer).await {
             Ok(answer) => answer.map_err(|error| self.unanswered(error)),
-            Err(_) => bail!("the proxy at {} does not answer in time", self.url),
+            Err(_) => Err(self.too_late()),
         }
+    }
+
+    fn too_late(&self) -> anyhow::Error {
+        anyhow!("the proxy at {} does not answer in time", self.url)
     }
 
     /// Why there is no answer, and what to do about it.
     fn unanswered(&self, error: kube::Error) -> anyhow::Error {
         let (url, file) = (&self.url, self.kubeconfig.display());
+        let refused = |words| anyhow::Error::new(Refused(words));
         match error {
-            kube::Error::Api(status) if status.code == 401 => anyhow!(
+            kube::Error::Api(status) if status.code == 401 => refused(format!(
                 "the proxy at {url} does not accept the token in {file}; it was started with another state directory, or the file is old"
-            ),
-            kube::Error::Api(status) if status.code == 404 => anyhow!(
+            )),
+            kube::Error::Api(status) if status.code == 404 => refused(format!(
                 "what answers at {url} has no clusterconnections; is it a fleetcache of another version?"
-            ),
+            )),
+            kube::Error::Api(status) if status.code < 500 && status.code != 429 => {
+                refused(format!("the proxy at {url} says: {}", status.message))
+            }
             kube::Error::Api(status) => anyhow!("the proxy at {url} says: {}", status.message),
             error => anyhow::Error::new(error).context(format!(
                 "no proxy answers at {url}, which is in {file}; is `fleetcache serve` running?"
             )),
         }
     }
+}
+
+/// Whether another try may go better.
+fn is_passing(error: &anyhow::Error) -> bool {
+    !error.is::<Refused>()
+}
+
+/// That the cluster that is asked for is among those.
+fn is_there(show: &Show, list: &Value) -> anyhow::Result<()> {
+    let entries = list.get("rows").or_else(|| list.get("items"));
+    let is_empty = entries.and_then(Value::as_array).is_none_or(Vec::is_empty);
+    match &show.cluster {
+        Some(name) if is_empty => {
+            bail!("there is no cluster {name:?}; `fleetcache status` lists all")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What selects the cluster that is asked for.
+fn selected(show: &Show) -> Option<String> {
+    let name = show.cluster.as_deref()?;
+    Some(format!(
+        "fieldSelector=metadata.name%3D{}",
+        escaped(name.as_bytes())
+    ))
 }
 
 fn request(options: &str, accept: &str) -> anyhow::Result<Request<Vec<u8>>> {
@@ -229,10 +215,4 @@ fn fleet_context(file: &Kubeconfig) -> Option<String> {
     };
     let is_fleet = |context: &&str| server(context).is_some_and(|it| !it.contains("/clusters/"));
     FLEET.into_iter().find(is_fleet).map(str::to_owned)
-}
-
-fn version_of(object: &Value) -> Option<String> {
-    object["metadata"]["resourceVersion"]
-        .as_str()
-        .map(str::to_owned)
 }

@@ -8,15 +8,15 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::Parser as _;
-use fleetcache::admin_client::admin_address;
+use fleetcache::admin_client::{AdminPort, admin_address};
 use fleetcache::app::App;
 use fleetcache::args::{
-    Args, Command, ConfigCommand, KubeconfigArgs, OutputFormat, RefreshArgs, ServeArgs, StatusArgs,
-    WhyArgs,
+    AdminArgs, Args, Command, ConfigCommand, KubeconfigArgs, OutputFormat, RefreshArgs, ServeArgs,
+    StatusArgs, WhyArgs,
 };
 use fleetcache::clusters::{self, ClustersError};
 use fleetcache::config::{self, Config, Mistakes};
-use fleetcache::fleet_status::{FleetStatus, Format, NoFleet};
+use fleetcache::fleet_status::{FleetStatus, Format, NoFleet, Show};
 use fleetcache::refresh;
 use fleetcache::reload::ReadConfig;
 use fleetcache::serving_kubeconfig::{SelectError, ServingKubeconfig};
@@ -181,9 +181,14 @@ fn status(args: StatusArgs) -> anyhow::Result<()> {
             path
         }
     };
-    let format = match args.output {
-        OutputFormat::Table => Format::Table,
-        OutputFormat::Json => Format::Json,
+    let show = Show {
+        format: match args.output {
+            OutputFormat::Table => Format::Table,
+            OutputFormat::Wide => Format::Wide,
+            OutputFormat::Json => Format::Json,
+        },
+        cluster: args.cluster,
+        broken: args.broken,
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -193,8 +198,8 @@ fn status(args: StatusArgs) -> anyhow::Result<()> {
         let fleet = FleetStatus::new(&path).await?;
         let mut to = std::io::stdout().lock();
         match args.watch {
-            true => fleet.follow(format, &mut to).await,
-            false => fleet.print(format, &mut to).await,
+            true => fleet.follow(&show, &mut to, &mut std::io::stderr()).await,
+            false => fleet.print(&show, &mut to).await,
         }
     })
 }
@@ -224,19 +229,24 @@ fn why(args: &WhyArgs) -> anyhow::Result<()> {
         other => bail!("{} words are no request", other.len()),
     };
     let question = Question::parse(method, target, &args.header).map_err(Misuse)?;
-    let admin = admin_address(&args.admin).map_err(Misuse)?;
-    let explanation = why::ask(admin, &question)?;
+    let explanation = why::ask(&admin_port(&args.proxy)?, &question)?;
     writeln!(std::io::stdout(), "{explanation}").context("cannot print")
 }
 
 fn refresh(args: &RefreshArgs) -> anyhow::Result<()> {
-    let admin = admin_address(&args.admin).map_err(Misuse)?;
     let wait = refresh::wait(&args.wait).map_err(Misuse)?;
-    let outcome = refresh::ask(admin, &args.cluster, wait)?;
+    let outcome = refresh::ask(&admin_port(&args.proxy)?, &args.cluster, wait)?;
     if !outcome.is_good() {
         bail!("{outcome}");
     }
     writeln!(std::io::stdout(), "{outcome}").context("cannot print")
+}
+
+fn admin_port(args: &AdminArgs) -> anyhow::Result<AdminPort> {
+    let given = args.admin.as_deref().map(admin_address).transpose();
+    let default_dir = config::default_state_dir(&env);
+    let given = given.map_err(Misuse)?;
+    AdminPort::find(given, args.state_dir.as_deref(), default_dir.as_deref())
 }
 
 /// An error and its causes as one line; mistakes as one line each.

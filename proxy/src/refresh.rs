@@ -11,7 +11,7 @@ use fleetcache_cache::informer::Informer;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use crate::admin_client::{self, escaped};
+use crate::admin_client::{self, AdminPort, escaped};
 use crate::config::parse_duration;
 use crate::query::query_pairs;
 use crate::why::known_names;
@@ -61,6 +61,9 @@ pub struct Outcome {
     /// The same in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// What may help.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
     /// Seconds to the next connect, where one is planned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_attempt_seconds: Option<f64>,
@@ -202,6 +205,7 @@ impl Before {
             elapsed_seconds: seconds(self.at.elapsed()),
             reason: why.map(|why| why.reason.as_str().to_owned()),
             message: why.map(|why| why.message.clone()),
+            hint: why.and(status.hint).map(str::to_owned),
             next_attempt_seconds: why.and_then(|why| why.next_attempt).map(seconds),
             generation: status.generation,
             informers,
@@ -239,7 +243,6 @@ impl fmt::Display for Outcome {
             ..
         } = self;
         let message = self.message.as_deref().unwrap_or("connecting");
-        let reason = self.reason.as_deref().unwrap_or_default();
         match self.end {
             End::Asked => write!(f, "cluster {cluster:?} is being refreshed"),
             End::Refreshed => write!(
@@ -259,12 +262,12 @@ impl fmt::Display for Outcome {
                 "cluster {cluster:?} could not be connected anew; the connection from before (generation {generation}) serves on, and the log says what failed"
             ),
             End::NotConnected => {
-                write!(
-                    f,
-                    "cluster {cluster:?} is not connected: {message} ({reason})"
-                )?;
-                match self.next_attempt_seconds {
-                    Some(next) => write!(f, "; next attempt in {next} s"),
+                write!(f, "cluster {cluster:?} is not connected: {message}")?;
+                if let Some(next) = self.next_attempt_seconds {
+                    write!(f, "; next attempt in {next} s")?;
+                }
+                match &self.hint {
+                    Some(hint) => write!(f, "\nhint: {hint}"),
                     None => Ok(()),
                 }
             }
@@ -273,11 +276,11 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Asks the proxy whose admin port is at `admin`, as `host:port`.
+/// Asks a proxy at its admin port.
 ///
 /// # Errors
 /// It does not answer, or knows no such cluster.
-pub fn ask(admin: &str, cluster: &str, wait: Duration) -> anyhow::Result<Outcome> {
+pub fn ask(admin: &AdminPort, cluster: &str, wait: Duration) -> anyhow::Result<Outcome> {
     let request = format!(
         "POST /refresh?cluster={}&wait={}ms",
         escaped(cluster.as_bytes()),
@@ -306,6 +309,7 @@ mod tests {
             elapsed_seconds: 0.031,
             reason: Some("ConnectionRefused".to_owned()),
             message: Some("connection refused".to_owned()),
+            hint: Some("check the port".to_owned()),
             next_attempt_seconds: Some(0.8),
             generation: 4,
             informers: 3,
@@ -336,7 +340,7 @@ mod tests {
             (
                 End::NotConnected,
                 false,
-                "cluster \"a\" is not connected: connection refused (ConnectionRefused); next attempt in 0.8 s",
+                "cluster \"a\" is not connected: connection refused; next attempt in 0.8 s\nhint: check the port",
             ),
             (End::Removed, false, "cluster \"a\" was removed meanwhile"),
         ] {

@@ -1,5 +1,6 @@
 //! The directory where a proxy keeps what must survive a restart: its CA, its serving certificate, its token.
 
+mod admin_address;
 mod certificates;
 
 use std::fs::{self, File, TryLockError};
@@ -7,6 +8,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Component, Path, PathBuf};
 
+pub use admin_address::{ADMIN_ADDRESS, admin_address};
 pub(crate) use certificates::CA_CERTIFICATE;
 pub use certificates::Certificates;
 

@@ -26,6 +26,7 @@ use crate::read_settings::OnMissingInformer;
 use crate::request_info::{RequestInfo, ResourcePath};
 
 mod client;
+mod fleet;
 mod sentences;
 #[cfg(test)]
 mod tests;
@@ -68,6 +69,8 @@ pub enum Answer {
     Memory,
     /// The cluster.
     Live,
+    /// The proxy itself: it is about the fleet.
+    Local,
     /// The proxy itself, with an error.
     Error,
 }
@@ -196,18 +199,12 @@ pub async fn explain(clusters: &ClusterCache, limits: &Limits, question: &Questi
         informer: None,
     };
     let Some(info) = RequestInfo::parse(method, target) else {
-        let sentence = "It names no cluster: paths start with /clusters/<name>, as in the kubeconfig that the proxy wrote.";
-        return error(
-            format!("{method} {target}"),
-            "not-found",
-            sentence.to_owned(),
-        );
+        return fleet::explain(clusters, method, target, headers);
     };
     let request = described(&info);
     if impersonates(headers) {
-        let sentence = "It has an Impersonate-* header, and those are answered 403. Leave it out.";
         let reason = cause(&Error::ImpersonationRefused);
-        return error(request, reason, sentence.to_owned());
+        return error(request, reason, sentences::IMPERSONATES.to_owned());
     }
     let (Some(cluster), Some(limits)) = (clusters.get(info.cluster), limits.get(info.cluster))
     else {
@@ -292,7 +289,7 @@ pub(crate) fn known_names(clusters: &ClusterCache) -> String {
         let names: Vec<_> = known.iter().map(|it| it.name()).collect();
         names.join(", ")
     } else {
-        format!("{} others", known.len())
+        format!("{}, which `fleetcache status` lists", known.len())
     }
 }
 
@@ -326,6 +323,7 @@ async fn while_disconnected(
 
 fn not_connected(status: ClusterStatus) -> (NotConnectedReason, String) {
     let reason = NotConnectedReason::ClusterStarting;
+    let hint = status.hint;
     let Some(why) = status.not_connected else {
         // It was connected between two looks.
         return (
@@ -347,6 +345,9 @@ fn not_connected(status: ClusterStatus) -> (NotConnectedReason, String) {
     };
     if let Some(next) = why.next_attempt {
         let _ = write!(sentence, " The next try is in {} s.", next.as_secs());
+    }
+    if let Some(hint) = hint {
+        let _ = write!(sentence, " Hint: {hint}.");
     }
     (why.reason, sentence)
 }
@@ -406,6 +407,7 @@ impl fmt::Display for Explanation {
         let answer = match self.answer {
             Answer::Memory => "from memory",
             Answer::Live => "live",
+            Answer::Local => "by the proxy itself",
             Answer::Error => "error",
         };
         write!(f, "{}: {answer}", self.request)?;

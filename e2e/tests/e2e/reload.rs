@@ -418,6 +418,11 @@ async fn a_proxy_tells_why_a_request_goes_live() {
             "GET /api/v1/pods: error (not-found)",
             "/clusters/<name>",
         ),
+        (
+            &["/apis/fleetcache.dev/v1alpha1/clusterconnections/alpha"],
+            "get clusterconnections.v1alpha1.fleetcache.dev \"alpha\" of the fleet: by the proxy itself",
+            "The proxy answers it itself",
+        ),
     ] {
         let text = why(args).await;
         assert_eq!(text.lines().next(), Some(first), "{text}");
@@ -447,7 +452,8 @@ async fn a_proxy_tells_why_a_request_goes_live() {
     changing.beta.kill();
     wait_for("beta to be told as not connected", PATIENCE, async || {
         let text = why(&["/clusters/beta/api/v1/pods"]).await;
-        let told = text.contains("error (ConnectionRefused)\nThe cluster is not connected (");
+        let told = text.contains("error (ConnectionRefused)\nThe cluster is not connected (")
+            && text.contains(" Hint: check that the kube-apiserver");
         if told { Ok(()) } else { Err(text) }
     })
     .await

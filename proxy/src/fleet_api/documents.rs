@@ -34,6 +34,35 @@ pub(super) struct Documents {
     openapi: Document,
 }
 
+/// Which document a path is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Name {
+    Api,
+    Apis,
+    Group,
+    Resources,
+    Version,
+    OpenapiIndex,
+    Openapi,
+}
+
+impl Name {
+    /// By a path without slashes at its ends.
+    pub(super) fn of(path: &str) -> Option<Self> {
+        let segments: Vec<_> = path.split('/').collect();
+        Some(match segments[..] {
+            ["api"] => Self::Api,
+            ["apis"] => Self::Apis,
+            ["apis", GROUP] => Self::Group,
+            ["apis", GROUP, VERSION] => Self::Resources,
+            ["version"] => Self::Version,
+            ["openapi", "v3"] => Self::OpenapiIndex,
+            ["openapi", "v3", "apis", GROUP, VERSION] => Self::Openapi,
+            _ => return None,
+        })
+    }
+}
+
 #[derive(Debug)]
 struct Document {
     bytes: Bytes,
@@ -146,18 +175,16 @@ impl Documents {
         headers: &HeaderMap,
         pretty: bool,
     ) -> Option<Response<Body>> {
-        let segments: Vec<_> = path.split('/').collect();
-        let document = match segments[..] {
-            ["api"] if accepts_aggregated(headers) => &self.api_aggregated,
-            ["api"] => &self.api,
-            ["apis"] if accepts_aggregated(headers) => &self.apis_aggregated,
-            ["apis"] => &self.apis,
-            ["apis", GROUP] => &self.group,
-            ["apis", GROUP, VERSION] => &self.resources,
-            ["version"] => &self.version,
-            ["openapi", "v3"] => &self.openapi_index,
-            ["openapi", "v3", "apis", GROUP, VERSION] => return Some(self.openapi(query, headers)),
-            _ => return None,
+        let document = match Name::of(path)? {
+            Name::Api if accepts_aggregated(headers) => &self.api_aggregated,
+            Name::Api => &self.api,
+            Name::Apis if accepts_aggregated(headers) => &self.apis_aggregated,
+            Name::Apis => &self.apis,
+            Name::Group => &self.group,
+            Name::Resources => &self.resources,
+            Name::Version => &self.version,
+            Name::OpenapiIndex => &self.openapi_index,
+            Name::Openapi => return Some(self.openapi(query, headers)),
         };
         Some(document.answer(
             headers,

@@ -4,56 +4,78 @@ use std::io::{self, Write};
 
 use serde_json::Value;
 
+use super::choice::Choice;
+
 /// Between two columns.
 const GAP: usize = 3;
 
 /// What was printed so far.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Rows {
+    /// All columns are shown, and not only those of the highest priority.
+    is_wide: bool,
     /// The columns that are shown, by their number, with their widths.
     columns: Vec<(usize, usize)>,
+    /// The number of the column that says which cluster it is.
+    name: Option<usize>,
     /// The number of the column that says where a connection stands.
     state: Option<usize>,
 }
 
 impl Rows {
-    /// Prints a table; the names of its columns only the first time. `event` is that of a watch, where it is of one.
+    pub(super) fn new(is_wide: bool) -> Self {
+        Self {
+            is_wide,
+            columns: Vec::new(),
+            name: None,
+            state: None,
+        }
+    }
+
+    /// Prints what is to be shown of a table; the names of its columns only the first time. `event` is that of a watch, where
+    /// it is of one.
     pub(super) fn print(
         &mut self,
         table: &Value,
         event: Option<&str>,
+        choice: &mut Choice,
         to: &mut impl Write,
     ) -> io::Result<()> {
-        let rows: Vec<Vec<String>> = list(&table["rows"])
-            .map(|row| self.cells(row, event))
+        let is_first = self.columns.is_empty();
+        let names: Vec<_> = list(&table["columnDefinitions"])
+            .map(|column| column["name"].as_str().unwrap_or_default().to_uppercase())
             .collect();
-        if self.columns.is_empty() {
-            let names: Vec<_> = list(&table["columnDefinitions"]).collect();
-            let name = |at: usize| {
-                names[at]["name"]
-                    .as_str()
-                    .unwrap_or_default()
-                    .to_uppercase()
-            };
-            let shown = (0..names.len()).filter(|at| names[*at]["priority"] == 0);
-            self.state = (0..names.len()).find(|at| name(*at) == "STATE");
-            self.columns = shown.map(|at| (at, name(at).len())).collect();
-            self.widen(&rows);
-            let head: Vec<_> = (0..names.len()).map(name).collect();
-            self.print_row(&head, to)?;
+        if is_first {
+            let priority = |at: usize| &table["columnDefinitions"][at]["priority"];
+            let shown = (0..names.len()).filter(|at| self.is_wide || *priority(*at) == 0);
+            let of = |wanted: &str| names.iter().position(|name| name == wanted);
+            (self.name, self.state) = (of("NAME"), of("STATE"));
+            self.columns = shown.map(|at| (at, names[at].len())).collect();
         }
+        let rows: Vec<Vec<String>> = list(&table["rows"])
+            .filter_map(|row| self.cells(row, event, choice))
+            .collect();
         self.widen(&rows);
+        if is_first {
+            self.print_row(&names, to)?;
+        }
         rows.iter().try_for_each(|row| self.print_row(row, to))
     }
 
-    fn cells(&self, row: &Value, event: Option<&str>) -> Vec<String> {
+    /// The cells of a row; none where it is not to be shown.
+    fn cells(&self, row: &Value, event: Option<&str>, choice: &mut Choice) -> Option<Vec<String>> {
         let mut cells: Vec<_> = list(&row["cells"]).map(text).collect();
-        if event == Some("DELETED")
-            && let Some(state) = self.state.and_then(|at| cells.get_mut(at))
-        {
+        let cell = |at: Option<usize>| at.and_then(|at| cells.get(at)).map(String::as_str);
+        let (name, state) = (cell(self.name), cell(self.state));
+        let is_removed = event == Some("DELETED");
+        let (name, state) = (name.unwrap_or_default(), state.unwrap_or_default());
+        if !choice.takes(name, state, is_removed) {
+            return None;
+        }
+        if is_removed && let Some(state) = self.state.and_then(|at| cells.get_mut(at)) {
             *state = "Removed".to_owned();
         }
-        cells
+        Some(cells)
     }
 
     fn widen(&mut self, rows: &[Vec<String>]) {
@@ -99,21 +121,41 @@ mod tests {
             "columnDefinitions": [
                 {"name": "Name", "priority": 0}, {"name": "State", "priority": 0}, {"name": "Objects", "priority": 0}, {"name": "Message", "priority": 1},
             ],
-            "rows": [{"cells": ["alpha", "Connected", 3, null]}, {"cells": ["b", null, 0, "no"]}],
+            "rows": [{"cells": ["alpha", "Connected", 3, null]}, {"cells": ["b", "Disconnected", 0, "no"]}],
         });
-        let (mut rows, mut text) = (Rows::default(), Vec::new());
-        rows.print(&table, None, &mut text).unwrap();
         let change =
             json!({"columnDefinitions": null, "rows": [{"cells": ["b", "Connected", 12, null]}]});
-        rows.print(&change, Some("MODIFIED"), &mut text).unwrap();
-        rows.print(&change, Some("DELETED"), &mut text).unwrap();
+        let printed = |is_wide, only_broken| {
+            let (mut rows, mut text) = (Rows::new(is_wide), Vec::new());
+            let mut choice = Choice::new(only_broken);
+            let mut print =
+                |table, event| rows.print(table, event, &mut choice, &mut text).unwrap();
+            print(&table, None);
+            print(&change, Some("MODIFIED"));
+            print(&change, Some("DELETED"));
+            String::from_utf8(text).unwrap()
+        };
         let expected = "\
-NAME    STATE       OBJECTS
-alpha   Connected   3
-b                   0
-b       Connected   12
-b       Removed     12
+NAME    STATE          OBJECTS
+alpha   Connected      3
+b       Disconnected   0
+b       Connected      12
+b       Removed        12
 ";
-        assert_eq!(String::from_utf8(text).unwrap(), expected);
+        assert_eq!(printed(false, false), expected);
+        let expected = "\
+NAME    STATE          OBJECTS   MESSAGE
+alpha   Connected      3
+b       Disconnected   0         no
+b       Connected      12
+b       Removed        12
+";
+        assert_eq!(printed(true, false), expected);
+        let expected = "\
+NAME   STATE          OBJECTS
+b      Disconnected   0
+b      Connected      12
+";
+        assert_eq!(printed(false, true), expected);
     }
 }

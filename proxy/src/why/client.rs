@@ -6,16 +6,16 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 
 use super::{Explanation, Question};
-use crate::admin_client::{self, escaped};
+use crate::admin_client::{self, AdminPort, escaped};
 
 /// More than an answer takes: for a consistent read the cluster is asked, and that waits little more than a second.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Asks the proxy whose admin port is at `admin`, as `host:port`.
+/// Asks a proxy at its admin port.
 ///
 /// # Errors
 /// It does not answer, or not as this version does.
-pub fn ask(admin: &str, question: &Question) -> anyhow::Result<Explanation> {
+pub fn ask(admin: &AdminPort, question: &Question) -> anyhow::Result<Explanation> {
     let request = format!("GET {}", target(question));
     match admin_client::ask(admin, &request, "", TIMEOUT)? {
         (200, body) => serde_json::from_str(&body)

@@ -8,6 +8,10 @@ use crate::decision::LiveReason;
 pub(super) const DOCUMENT: &str = "Discovery, /version and OpenAPI v3 are the cluster's to tell each time. It need not repeat what is held, and that is the \
      answer while it is not connected.";
 
+/// What becomes of a request in somebody else's name.
+pub(super) const IMPERSONATES: &str =
+    "It has an Impersonate-* header, and those are answered 403. Leave it out.";
+
 /// What becomes of a page of a cluster that is another one now.
 pub(super) const PAGE_EXPIRED: &str = "It is a further page of a list of the cluster that was there before this one, so it is answered 410. The token in that \
      answer goes on as of now; or begin the list anew.";

@@ -78,3 +78,54 @@ fn an_explanation_is_printed_for_people() {
         explanation
     );
 }
+
+#[tokio::test]
+async fn the_fleet_is_answered_by_the_proxy_itself() {
+    use fleetcache_cache::eviction::Fleet;
+    use fleetcache_cache::informers::InformersConfig;
+    use tokio_util::sync::CancellationToken;
+    use tokio_util::task::TaskTracker;
+
+    const PATH: &str = "/apis/fleetcache.dev/v1alpha1/clusterconnections";
+    let shutdown = CancellationToken::new();
+    let fleet = Fleet::start(InformersConfig::default(), &TaskTracker::new(), &shutdown);
+    let clusters = ClusterCache::start(Vec::new(), 1, &fleet, &shutdown);
+    let limits = Limits::default();
+    for (method, target, expected) in [
+        (
+            "GET",
+            PATH.to_owned(),
+            "list clusterconnections.v1alpha1.fleetcache.dev of the fleet: by the proxy itself\nThe proxy answers",
+        ),
+        (
+            "GET",
+            format!("{PATH}?watch=1"),
+            "watch clusterconnections.v1alpha1.fleetcache.dev of the fleet: by the proxy itself\n",
+        ),
+        (
+            "GET",
+            format!("{PATH}/a"),
+            "get clusterconnections.v1alpha1.fleetcache.dev \"a\" of the fleet: error (not-found)\nThere is no cluster \"a\"; there are: none.",
+        ),
+        (
+            "DELETE",
+            format!("{PATH}/a"),
+            "delete clusterconnections.v1alpha1.fleetcache.dev \"a\" of the fleet: error (MethodNotAllowed)\n",
+        ),
+        (
+            "GET",
+            "/apis".to_owned(),
+            "GET /apis: by the proxy itself\n",
+        ),
+        (
+            "GET",
+            "/apis/apps/v1".to_owned(),
+            "GET /apis/apps/v1: error (not-found)\nIt names no cluster, ",
+        ),
+    ] {
+        let question = Question::parse(method, &target, &[""; 0]).unwrap();
+        let told = explain(&clusters, &limits, &question).await.to_string();
+        assert!(told.starts_with(expected), "{told}");
+    }
+    shutdown.cancel();
+}

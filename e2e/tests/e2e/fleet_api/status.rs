@@ -4,18 +4,30 @@ use std::path::Path;
 use std::process::Stdio;
 
 use fleetcache_e2e::binaries;
+use fleetcache_e2e::poll::{PATIENCE, wait_for};
+use fleetcache_e2e::process::Process;
 use fleetcache_e2e::sim::{SimCluster, SimConfig};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
-use tokio::process::Command;
+use tokio::process::{Child, Command};
 
 use super::{is_at_rest, object_when, root, serve};
+use crate::fleet::CONFIGMAPS;
+use crate::pair::warm;
+use crate::reload::fleetcache;
 
 async fn status(args: &[&str]) -> Command {
     let mut command = Command::new(binaries::fleetcache().await.unwrap());
     command.arg("status").args(args).env_clear();
     command.kill_on_drop(true);
     command
+}
+
+/// One that runs on, and is read.
+async fn piped(args: &[&str]) -> Child {
+    let mut command = status(args).await;
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().unwrap()
 }
 
 /// Exit code, standard output and standard error.
@@ -59,30 +71,135 @@ async fn status_shows_the_fleet_and_follows_it() {
     assert_eq!((code, &list["kind"]), (0, &"ClusterConnectionList".into()));
     assert_eq!(list["items"][0]["metadata"]["name"], "edge");
 
-    let follow = ["--watch", "--state-dir", text(dir)];
-    let mut running = status(&follow)
-        .await
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let follow = ["-w", "--broken", "--state-dir", text(dir)];
+    let mut running = piped(&follow).await;
     let mut lines = BufReader::new(running.stdout.take().unwrap()).lines();
-    let mut until = async |state: &str| loop {
-        let line = lines.next_line().await.unwrap().expect("it goes on");
-        if line.split_whitespace().nth(1) == Some(state) {
-            return;
+    let mut next = async || lines.next_line().await.unwrap().expect("it goes on");
+    assert!(next().await.starts_with("NAME "));
+    sim.kill();
+    // Nothing of what was well: this is the first row.
+    assert!(next().await.starts_with("edge   Disconnected"));
+    let (code, wide, _) = run(&["edge", "-o", "wide", "--state-dir", text(dir)]).await;
+    assert_eq!(code, 0);
+    assert!(
+        wide.contains(" NEXT TRY ") && wide.contains("check that the kube-apiserver"),
+        "{wide}"
+    );
+    let (code, json, _) = run(&["-o", "json", "--broken", "--state-dir", text(dir)]).await;
+    let list: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((code, list["items"].as_array().unwrap().len()), (0, 1));
+    sim.heal().unwrap();
+    while !next().await.starts_with("edge   Connected") {}
+    let (code, none, _) = run(&["--broken", "--state-dir", text(dir)]).await;
+    assert_eq!((code, none.lines().count()), (0, 1), "{none}");
+    let (code, _, complaint) = run(&["nope", "--state-dir", text(dir)]).await;
+    assert_eq!(code, 1);
+    assert!(
+        complaint.contains("there is no cluster \"nope\"; `fleetcache status` lists all"),
+        "{complaint}"
+    );
+}
+
+/// What a watch begins with has the figures of that moment, though no change has come since others were told.
+#[tokio::test]
+async fn a_watch_begins_with_the_figures_of_now() {
+    let sim = SimCluster::start(SimConfig::new("edge")).await.unwrap();
+    let proxy = serve(&[("edge", &sim.context())], None).await;
+    let client = root(&proxy);
+    object_when(&client, "edge", "the cluster to be at rest", is_at_rest).await;
+    warm(&proxy.client("edge").unwrap(), CONFIGMAPS).await;
+    let informers = |line: &[u8]| {
+        let event: Value = serde_json::from_slice(line).unwrap();
+        assert_eq!(event["type"], "ADDED");
+        event["object"]["status"]["totals"]["informers"].clone()
+    };
+    let watch = format!("{}?watch=1", super::PATH);
+    let mut lines = client.lines(&watch).await.unwrap();
+    assert_eq!(informers(&lines.next().await.unwrap().unwrap()), 1);
+
+    let kubeconfig = proxy.kubeconfig();
+    let mut running = piped(&["-w", "-o", "json", "--fleet-kubeconfig", text(&kubeconfig)]).await;
+    let mut lines = BufReader::new(running.stdout.take().unwrap()).lines();
+    let first = lines.next_line().await.unwrap().expect("it goes on");
+    assert_eq!(informers(first.as_bytes()), 1);
+}
+
+/// A proxy that is started more than once over one state directory, on other ports each time.
+async fn start_in(dir: &Path, kubeconfig: &Path) -> Process {
+    let mut command = std::process::Command::new(binaries::fleetcache().await.unwrap());
+    let any = "127.0.0.1:0";
+    command.args([
+        "serve",
+        "--listen",
+        any,
+        "--admin-listen",
+        any,
+        "--state-dir",
+    ]);
+    command.arg(dir).arg("--kubeconfig").arg(kubeconfig);
+    command.env_clear().env("HOME", dir);
+    Process::spawn("fleetcache", command, &dir.join("log")).unwrap()
+}
+
+#[tokio::test]
+async fn a_watch_goes_on_when_the_proxy_is_back() {
+    let sim = SimCluster::start(SimConfig::new("edge")).await.unwrap();
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path();
+    let kubeconfig = dir.join("input");
+    std::fs::write(&kubeconfig, sim.kubeconfig()).unwrap();
+    let mut proxy = start_in(dir, &kubeconfig).await;
+    let in_dir = ["--state-dir", text(dir)];
+    wait_for("the cluster to be connected", PATIENCE, async || {
+        let (_, table, complaint) = run(&in_dir).await;
+        anyhow::ensure!(table.contains(" Connected "), "{table}{complaint}");
+        Ok(())
+    })
+    .await
+    .unwrap();
+    // The state directory tells where the admin port is.
+    let command = |words: &[&'static str]| [words, &in_dir].concat().join(" ");
+    for (words, expected) in [
+        (&["refresh", "edge"][..], "cluster \"edge\" was refreshed"),
+        (
+            &["why", "/clusters/edge/api/v1/pods"],
+            "list pods.v1 of cluster",
+        ),
+    ] {
+        let command = command(words);
+        let args: Vec<_> = command.split(' ').collect();
+        let (code, told) = fleetcache(&args).await;
+        assert_eq!(code, Some(0), "{told}");
+        assert!(told.contains(expected), "{told}");
+    }
+
+    let mut running = piped(&["--watch", "--state-dir", text(dir)]).await;
+    let mut lines = BufReader::new(running.stdout.take().unwrap()).lines();
+    let mut notes = BufReader::new(running.stderr.take().unwrap()).lines();
+    let mut connected = async || {
+        loop {
+            let line = lines.next_line().await.unwrap().expect("it goes on");
+            if line.starts_with("edge   Connected") {
+                return;
+            }
         }
     };
-    until("Connected").await;
-    sim.kill();
-    until("Disconnected").await;
-    sim.heal().unwrap();
-    until("Connected").await;
-    drop(proxy);
-    let output = running.wait_with_output().await.unwrap();
-    let complaint = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{complaint}");
-    assert!(complaint.contains("proxy"), "{complaint}");
+    connected().await;
+    proxy.terminate(PATIENCE).await.unwrap();
+    assert!(!dir.join("admin-address").exists());
+    let (code, told) = fleetcache(&["refresh", "edge", "--state-dir", text(dir)]).await;
+    assert_eq!(code, Some(1));
+    assert!(told.contains("`fleetcache serve` writes it"), "{told}");
+    let note = notes.next_line().await.unwrap().expect("it goes on");
+    assert!(
+        note.ends_with("it is asked again until it answers"),
+        "{note}"
+    );
+    proxy = start_in(dir, &kubeconfig).await;
+    let note = notes.next_line().await.unwrap().expect("it goes on");
+    assert!(note.ends_with(" answers again"), "{note}");
+    connected().await;
+    proxy.terminate(PATIENCE).await.unwrap();
 }
 
 #[tokio::test]
@@ -115,7 +232,11 @@ async fn what_stands_in_the_way_is_told_with_what_to_do() {
             1,
             "is `fleetcache serve` running?",
         ),
-        (["--output", "yaml"], 2, "possible values: table, json"),
+        (
+            ["--output", "yaml"],
+            2,
+            "possible values: table, wide, json",
+        ),
     ] {
         let (code, _, complaint) = run(&args).await;
         assert_eq!(code, expected, "{args:?}: {complaint}");
