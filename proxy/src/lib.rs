@@ -28,6 +28,8 @@ pub mod metrics;
 pub mod negotiation;
 pub mod observe;
 pub mod open_files;
+#[cfg(test)]
+mod operations_doc;
 pub mod protobuf;
 pub mod query;
 pub mod rarely;
