@@ -79,7 +79,7 @@ fn comparable(answer: &Answer) -> Comparable {
 async fn check(pair: (&Client, &Client), path: &str, headers: &[(&str, &str)]) -> Answer {
     let (direct, proxied) = pair;
     let what = format!("{path} {headers:?} to be the same through the proxy");
-    wait_for(&what, Duration::from_secs(20), async || {
+    wait_for(&what, PATIENCE, async || {
         let before = direct.get_with(path, headers).await?;
         let answer = proxied.get_with(path, headers).await?;
         let after = direct.get_with(path, headers).await?;
@@ -210,7 +210,7 @@ async fn assert_newcomers_are_told(proxy: &Proxy, cluster: &str, words: &str) {
         quickest = quickest.min(output.elapsed);
     }
     assert!(
-        quickest < Duration::from_secs(1),
+        quickest < Duration::from_secs(3),
         "kubectl took {quickest:?}"
     );
 }

@@ -8,8 +8,6 @@ mod pretty;
 mod selectors;
 mod warnings;
 
-use std::time::Duration;
-
 use fleetcache_e2e::client::{Answer, Client};
 use fleetcache_e2e::control_plane::{ControlPlane, Options, random_name};
 use fleetcache_e2e::poll::{PATIENCE, wait_for};
@@ -31,7 +29,7 @@ async fn check_between(
     must_hit: bool,
 ) -> Answer {
     let what = format!("{path} {headers:?} to be the same through the proxy");
-    wait_for(&what, Duration::from_secs(20), async || {
+    wait_for(&what, PATIENCE, async || {
         let before = Comparable::from(&direct.get_with(path, headers).await?);
         let proxied = proxied.get_with(path, headers).await?;
         let after = Comparable::from(&direct.get_with(path, headers).await?);

@@ -1,9 +1,7 @@
 //! What is not a plain read of everything: options, encodings, errors and discovery.
 
-use std::time::Duration;
-
 use fleetcache_e2e::client::{Answer, Client};
-use fleetcache_e2e::poll::wait_for;
+use fleetcache_e2e::poll::{PATIENCE, wait_for};
 use http::Method;
 use http::header::CONTENT_LENGTH;
 
@@ -137,7 +135,7 @@ async fn other_encodings_are_the_servers_own() {
 
 /// A table renders ages, so only those may differ.
 async fn check_tables(pair: &Pair, path: &str, accept: &str) {
-    wait_for("equal tables", Duration::from_secs(20), async || {
+    wait_for("equal tables", PATIENCE, async || {
         let mut tables = Vec::new();
         for client in [&pair.direct, &pair.proxied] {
             let mut table = client
