@@ -198,6 +198,7 @@ impl Owner {
                     if connection.credential_number() != refused {
                         // It was about the credential, and so may be the next refusal, which is the first of this one.
                         kept.last_reload = None;
+                        kept.doubted = false;
                         kept.health.renewed();
                     }
                     if std::mem::take(&mut kept.probe_after_load) {
