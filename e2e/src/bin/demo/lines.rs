@@ -79,7 +79,6 @@ fn about_the_fleet(setup: &Setup<'_>) -> String {
     let Setup {
         names,
         outages,
-        admin,
         state_dir,
         ..
     } = setup;
@@ -118,8 +117,8 @@ fn about_the_fleet(setup: &Setup<'_>) -> String {
          kubectl --context fleet get cc --no-headers -o custom-columns=S:.status.state,R:.status.reason | sort | uniq -c\n  \
          kubectl --context fleet wait --for=condition={wait}\n  \
          fleetcache status --state-dir {state_dir}{head}\n  \
-         fleetcache refresh {victim} --admin {admin}      # connects anew at once, and tells what became of it\n  \
-         fleetcache why /clusters/{name}/api/v1/pods --admin {admin}      # from memory? if not, why\n\
+         fleetcache refresh {victim} --state-dir {state_dir}      # connects anew at once, and tells what became of it\n  \
+         fleetcache why /clusters/{name}/api/v1/pods --state-dir {state_dir}      # from memory? if not, why\n\
          {ask}"
     )
 }
