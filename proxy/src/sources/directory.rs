@@ -111,8 +111,8 @@ impl Source for Directory {
             }
         };
         let at_once = again || !self.listed;
-        let mut news =
-            !self.listed || self.misnamed != misnamed || self.unreadable.take().is_some();
+        let is_back = self.unreadable.take().is_some();
+        let mut news = is_back || !self.listed || self.misnamed != misnamed;
         self.listed = true;
         self.misnamed = misnamed;
         let known = self.files.keys().cloned();

@@ -188,4 +188,9 @@ fn a_directory_that_is_away_takes_nothing_with_it() {
     let mut missing = Directory::new(Path::new("/no/directory"));
     assert!(missing.look(false));
     assert!(missing.known().clusters.is_none());
+    // Mounted later it is well at once.
+    missing.path.clone_from(&path);
+    assert!(missing.look(false));
+    assert!(missing.known().troubles.is_empty());
+    assert!(!missing.look(false));
 }
