@@ -34,8 +34,8 @@ struct State {
     failed: bool,
     /// All of it has passed.
     ended: bool,
-    pieces: Vec<Bytes>,
-    kept: usize,
+    /// Copied: pieces as small and as many as a client likes would each cost more than they hold.
+    kept: Vec<u8>,
     /// Not all of what has passed is kept.
     is_lost: bool,
 }
@@ -52,10 +52,10 @@ impl Passed {
         if state.failed || state.is_lost || !state.ended {
             return None;
         }
-        if state.kept == 0 {
+        if state.kept.is_empty() {
             return Some(empty_body());
         }
-        let body = Full::new(Bytes::from(state.pieces.concat()));
+        let body = Full::new(Bytes::from(state.kept.clone()));
         Some(body.map_err(|never| match never {}).boxed_unsync())
     }
 }
@@ -65,13 +65,12 @@ impl State {
         // Trailers are not kept.
         let piece = frame.data_ref().filter(|_| !self.is_lost);
         match piece {
-            Some(piece) if self.kept + piece.len() <= MOST_KEPT => {
-                self.kept += piece.len();
-                self.pieces.push(piece.clone());
+            Some(piece) if self.kept.len() + piece.len() <= MOST_KEPT => {
+                self.kept.extend_from_slice(piece);
             }
             _ => {
                 self.is_lost = true;
-                self.pieces = Vec::new();
+                self.kept = Vec::new();
             }
         }
     }
@@ -121,5 +120,25 @@ impl Body for ClientBody {
 
     fn size_hint(&self) -> SizeHint {
         self.inner.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// HTTP/2 has frames of no bytes at all, and no end to them.
+    #[test]
+    fn a_body_in_tiny_pieces_costs_what_it_holds() {
+        let mut state = State::default();
+        let pieces = [Bytes::new(), Bytes::from_static(b"x")];
+        for piece in pieces.iter().cycle().take(2 * MOST_KEPT) {
+            state.keep(&Frame::data(piece.clone()));
+        }
+        assert_eq!((state.kept.len(), state.is_lost), (MOST_KEPT, false));
+        let held = state.kept.capacity() * size_of_val(&state.kept[0]);
+        assert!(held <= 2 * MOST_KEPT, "{held}");
+        state.keep(&Frame::data(pieces[1].clone()));
+        assert_eq!((state.kept.capacity(), state.is_lost), (0, true));
     }
 }
