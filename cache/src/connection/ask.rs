@@ -81,11 +81,20 @@ impl Connection {
             StatusCode::OK => serde_json::from_slice(&body).ok(),
             _ => None,
         };
-        let is_status =
-            || serde_json::from_slice::<Kind>(&body).is_ok_and(|it| it.kind == "Status");
+        // A login page is a 200 as well, and what leads to one a 302.
+        let is_of_kubernetes = || {
+            serde_json::from_slice::<Kind>(&body)
+                .is_ok_and(|it| matches!(&*it.kind, "Namespace" | "Status"))
+        };
+        let is_judged = status.is_success()
+            || status.is_redirection()
+            || matches!(
+                status,
+                StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED
+            );
         Ok(Identity {
             unauthorized: status == StatusCode::UNAUTHORIZED,
-            kubernetes: status != StatusCode::NOT_FOUND || is_status(),
+            kubernetes: !is_judged || is_of_kubernetes(),
             uid: namespace.map(|namespace| namespace.metadata.uid),
         })
     }

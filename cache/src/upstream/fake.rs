@@ -284,7 +284,8 @@ impl FakeServer {
         } else if target.ends_with("/api/v1/namespaces/kube-system") {
             match &script.uid {
                 Some(uid) => {
-                    let body = serde_json::json!({ "metadata": { "uid": uid } });
+                    let body =
+                        serde_json::json!({ "kind": "Namespace", "metadata": { "uid": uid } });
                     *response.body_mut() = Full::from(body.to_string());
                 }
                 None => *response.status_mut() = StatusCode::FORBIDDEN,

@@ -79,8 +79,8 @@ async fn echo_server() -> std::net::SocketAddr {
                     if head.starts_with(b"POST") {
                         break;
                     }
-                    let ok = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
-                    stream.write_all(ok).await.unwrap();
+                    let no = b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n";
+                    stream.write_all(no).await.unwrap();
                 }
                 let switch =
                     b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n";
@@ -290,7 +290,7 @@ async fn a_server_that_is_starting_is_asked_again_soon() {
 async fn who_does_not_know_kubernetes_is_no_cluster() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let (body, answers) = tokio::sync::watch::channel("404 page not found");
+    let (answer, answers) = tokio::sync::watch::channel(("404 Not Found", "404 page not found"));
     tokio::spawn(async move {
         loop {
             let (mut stream, _) = listener.accept().await.unwrap();
@@ -301,10 +301,10 @@ async fn who_does_not_know_kubernetes_is_no_cluster() {
                     while !head.ends_with(b"\r\n\r\n") {
                         head.push(stream.read_u8().await.unwrap());
                     }
-                    let body = *answers.borrow();
+                    let (status, body) = *answers.borrow();
                     let length = body.len();
                     let answer =
-                        format!("HTTP/1.1 404 Not Found\r\ncontent-length: {length}\r\n\r\n{body}");
+                        format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\n\r\n{body}");
                     stream.write_all(answer.as_bytes()).await.unwrap();
                 }
             });
@@ -313,14 +313,28 @@ async fn who_does_not_know_kubernetes_is_no_cluster() {
     let mut config = config(&format!("http://{address}"));
     config.timing.backoff_max = Duration::from_millis(10);
     let running = Running::start(config);
-    running
-        .until(|view| {
-            let trouble = view.trouble.as_ref();
-            trouble.is_some_and(|it| it.reason == NotConnectedReason::NotKubernetes)
-        })
-        .await;
+    // Of a port that somebody else uses, of a login page, and of what leads to one.
+    for other in [
+        ("404 Not Found", "404 page not found"),
+        ("200 OK", "<html>Please log in</html>"),
+        ("302 Found", ""),
+    ] {
+        answer.send_replace(other);
+        let tried = running.accessor.status().connects.failed + 1;
+        running
+            .until(|view| {
+                let trouble = view.trouble.as_ref();
+                view.connects.failed > tried
+                    && trouble.is_some_and(|it| it.reason == NotConnectedReason::NotKubernetes)
+            })
+            .await;
+        assert_eq!(running.accessor.status().connects.succeeded, 0);
+    }
     // An API server without that namespace, and without that path to probe.
-    body.send_replace(r#"{"kind":"Status","apiVersion":"v1","code":404}"#);
+    answer.send_replace((
+        "404 Not Found",
+        r#"{"kind":"Status","apiVersion":"v1","code":404}"#,
+    ));
     running.connected().await;
 }
 

@@ -90,7 +90,7 @@ fn answer(target: &str) -> Response<Body> {
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let body = match path {
         "/api/v1" => KINDS,
-        "/api/v1/namespaces/kube-system" => r#"{"metadata":{"uid":"uid-1"}}"#,
+        "/api/v1/namespaces/kube-system" => r#"{"kind":"Namespace","metadata":{"uid":"uid-1"}}"#,
         "/api/v1/pods" if query.contains("watch=1") => {
             let first = match query.contains("sendInitialEvents") {
                 true => STATE,
