@@ -106,6 +106,8 @@ pub struct ClusterStatus {
     pub last_probe_ok: bool,
     /// Why the last probe failed, where it did; while the cluster is connected too.
     pub probe_failure: Option<ProbeFailure>,
+    /// Why another address, another CA or a refresh has not replaced the connection that serves, where it should have.
+    pub not_replaced: Option<ProbeFailure>,
     /// Whether the last probe was answered 403: the cluster is there, the credential may not ask for the probe's path.
     pub probe_forbidden: bool,
     /// Probes that succeeded, since the start; a connect counts as one.
@@ -135,17 +137,19 @@ pub struct ClusterStatus {
 }
 
 impl ClusterStatus {
-    /// Why it is not as it should be: not connected, or degraded.
+    /// Why it is not as it should be: not connected, degraded, or served over a connection that is to be replaced and cannot.
     pub fn trouble(&self) -> Option<(NotConnectedReason, &str)> {
-        match (&self.not_connected, &self.probe_failure, self.state) {
-            (Some(why), _, _) => Some((why.reason, &why.message)),
-            (None, Some(why), ConnectionState::Degraded) => Some((why.reason, &why.message)),
-            _ => None,
+        if let Some(why) = &self.not_connected {
+            return Some((why.reason, &why.message));
         }
+        let degraded = self.state == ConnectionState::Degraded;
+        let degraded = self.probe_failure.as_ref().filter(|_| degraded);
+        let trouble = degraded.or(self.not_replaced.as_ref());
+        trouble.map(|why| (why.reason, why.message.as_str()))
     }
 }
 
-/// Why a probe failed, in words that a client may see.
+/// Why a probe or an attempt failed, in words that a client may see.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbeFailure {
     /// The reason.

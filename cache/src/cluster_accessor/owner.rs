@@ -304,7 +304,10 @@ impl Owner {
             // It stays, and the next attempt to replace it comes then.
             Some(mut kept) => {
                 kept.is_replaced_at(until);
-                self.view.change(|view| view.next_attempt = Some(until));
+                self.view.change(|view| {
+                    view.next_attempt = Some(until);
+                    view.not_replaced = Some(trouble);
+                });
                 State::Connected(kept)
             }
             None => {

@@ -46,6 +46,11 @@ impl Owner {
         Progress::new(&self.view, grace, grace_in_line)
     }
 
+    /// Whether nobody dials it before somebody asks.
+    pub(super) fn is_idle(&self) -> bool {
+        self.config.connect == ConnectPolicy::OnDemand && !self.connected_before
+    }
+
     /// Nobody asks, so nobody dials; whoever asks next may wait for it as for any connect.
     pub(super) fn publish_idle(&self) {
         let grace = grace(&self.config, self.connected_before, self.failures);
@@ -117,6 +122,7 @@ impl Owner {
             view.state = ConnectionState::Connected;
             view.trouble = None;
             view.next_attempt = None;
+            view.not_replaced = None;
             view.generation = connection.generation;
             view.probe_succeeded(forbidden);
             view.connects.succeeded += 1;
@@ -207,6 +213,7 @@ impl Owner {
             view.state = ConnectionState::Disconnected;
             view.trouble = Some(trouble);
             view.next_attempt = until;
+            view.not_replaced = None;
             view.grace = Duration::ZERO;
             view.grace_ends = None;
         });

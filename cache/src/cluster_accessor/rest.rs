@@ -10,7 +10,6 @@ use tracing::{debug, info};
 use super::attempt;
 use super::owner::{Next, Owner, State};
 use super::view::Trouble;
-use crate::cluster_config::ConnectPolicy;
 
 /// A wait. It outlives a step that is cut short, as do the looks for what may end it.
 pub(super) struct Rest {
@@ -25,7 +24,8 @@ impl Owner {
     /// There is no connection from now on; the next connect waits until then.
     pub(super) fn disconnected(&mut self, trouble: Trouble, until: Instant) -> State {
         let reason = trouble.reason;
-        self.publish_disconnected(trouble, Some(until));
+        // Where somebody has to ask, there is no time to tell.
+        self.publish_disconnected(trouble, (!self.is_idle()).then_some(until));
         // A server that shakes hands and says nothing more would be asked without a pause.
         let listens = reason.is_silence() && !std::mem::take(&mut self.answered);
         let looks = reason.is_about_credential() && self.credentials.is_in_files();
@@ -55,7 +55,7 @@ impl Owner {
                 return Next::Connect;
             }
         }
-        if self.config.connect == ConnectPolicy::OnDemand && !self.connected_before {
+        if self.is_idle() {
             (rest.other_credential, rest.answered) = (None, None);
             self.publish_idle();
             self.asked.demand.notified().await;

@@ -6,8 +6,9 @@ use tracing::info;
 
 use super::keep::Kept;
 use super::owner::{Owner, State};
+use super::view::Trouble;
 use crate::backoff::Backoff;
-use crate::cluster_config::{ClusterConfig, ConnectPolicy};
+use crate::cluster_config::ClusterConfig;
 use crate::credential::{CredentialConfig, CredentialSource};
 use crate::upstream::endpoint::Endpoint;
 
@@ -60,15 +61,21 @@ impl Owner {
                 if !self.refreshing && stays(&kept) =>
             {
                 kept.stays(&now.timing, other_credential);
-                self.view.change(|view| view.next_attempt = None);
+                self.view.change(|view| {
+                    view.next_attempt = None;
+                    view.not_replaced = None;
+                });
                 State::Connected(kept)
             }
             // The old connection serves until there is another.
             State::Connected(kept) => self.connect(Some(kept)),
             State::Connecting(_, kept) => self.connect(kept),
             State::Pending | State::Disconnected(_) => {
-                if now.connect == ConnectPolicy::OnDemand && !self.connected_before {
+                if self.is_idle() {
                     self.publish_idle();
+                    // What was in the way may be no more.
+                    let trouble = Trouble::on_demand(&now.name);
+                    self.view.change(|view| view.trouble = Some(trouble));
                     return State::Pending;
                 }
                 self.connect(None)

@@ -70,6 +70,8 @@ pub(super) struct View {
     /// Why it is not connected; also while the next connect is in flight.
     pub(super) trouble: Option<Trouble>,
     pub(super) next_attempt: Option<Instant>,
+    /// Why the connection that serves could not be replaced, where it is to be.
+    pub(super) not_replaced: Option<Trouble>,
     /// How long a request may wait.
     pub(super) grace: Duration,
     /// Until when, at most: who comes late to a first connect on demand waits for what is left of it.
@@ -96,6 +98,7 @@ pub(super) struct View {
 pub(super) struct News {
     state: ConnectionState,
     trouble: Option<Trouble>,
+    not_replaced: Option<Trouble>,
     probe_failure: Option<Trouble>,
     probe_forbidden: bool,
     consecutive_failures: u32,
@@ -115,6 +118,7 @@ impl View {
                 ConnectPolicy::OnDemand => Trouble::on_demand(&config.name),
             }),
             next_attempt: None,
+            not_replaced: None,
             grace: first_grace(config),
             grace_ends: None,
             outcomes: 0,
@@ -145,6 +149,7 @@ impl View {
         News {
             state: self.state,
             trouble: self.trouble.clone(),
+            not_replaced: self.not_replaced.clone(),
             probe_failure: self.probe_failure.clone(),
             probe_forbidden: self.probe_forbidden,
             consecutive_failures: self.consecutive_failures,
@@ -196,7 +201,7 @@ impl View {
             self.state,
             ConnectionState::Connected | ConnectionState::Degraded
         );
-        let troubles = [self.trouble.as_ref(), self.probe_failure.as_ref()];
+        let troubles = [&self.trouble, &self.not_replaced, &self.probe_failure];
         let trouble = troubles.into_iter().flatten().next();
         ClusterStatus {
             state: self.state,
@@ -206,6 +211,13 @@ impl View {
             probe_failure: self.probe_failure.as_ref().map(|why| ProbeFailure {
                 reason: why.reason,
                 message: why.message.clone(),
+            }),
+            not_replaced: self.not_replaced.as_ref().map(|why| ProbeFailure {
+                reason: why.reason,
+                message: format!(
+                    "another connection cannot be made, and the old one serves: {}",
+                    why.message
+                ),
             }),
             probe_forbidden: self.probe_forbidden,
             probes_ok: self.probes_ok,

@@ -18,12 +18,20 @@ impl Choice {
         }
     }
 
-    /// Whether a cluster in that state is shown.
-    pub(super) fn takes(&mut self, name: &str, state: &str, is_removed: bool) -> bool {
+    /// Whether a cluster in that state, for that reason, is shown.
+    pub(super) fn takes(
+        &mut self,
+        name: &str,
+        (state, reason): (&str, &str),
+        is_removed: bool,
+    ) -> bool {
         if !self.only_broken {
             return true;
         }
-        if matches!(state, "Degraded" | "Disconnected") && !is_removed {
+        // Of a connected one a reason tells why it cannot be connected as its source says now.
+        let is_broken = matches!(state, "Degraded" | "Disconnected")
+            || (state == "Connected" && !reason.is_empty());
+        if is_broken && !is_removed {
             self.shown.insert(name.to_owned());
             return true;
         }
@@ -39,18 +47,19 @@ mod tests {
     fn what_was_broken_is_shown_once_more() {
         let mut choice = Choice::new(true);
         for (state, is_removed, expected) in [
-            ("Pending", false, false),
-            ("Connected", false, false),
-            ("Disconnected", false, true),
-            ("Disconnected", false, true),
-            ("Connected", false, true),
-            ("Connected", false, false),
-            ("Degraded", false, true),
-            ("Degraded", true, true),
-            ("Degraded", true, false),
+            (("Pending", "OnDemand"), false, false),
+            (("Connected", ""), false, false),
+            (("Disconnected", "DNS"), false, true),
+            (("Disconnected", "DNS"), false, true),
+            (("Connected", ""), false, true),
+            (("Connected", ""), false, false),
+            (("Degraded", "ServerError"), false, true),
+            (("Degraded", "ServerError"), true, true),
+            (("Degraded", "ServerError"), true, false),
+            (("Connected", "TLSFailed"), false, true),
         ] {
-            assert_eq!(choice.takes("a", state, is_removed), expected, "{state}");
+            assert_eq!(choice.takes("a", state, is_removed), expected, "{state:?}");
         }
-        assert!(Choice::new(false).takes("a", "Connected", false));
+        assert!(Choice::new(false).takes("a", ("Connected", ""), false));
     }
 }

@@ -94,6 +94,7 @@ impl Printer {
 
 fn takes(choice: &mut Choice, object: &Value, is_removed: bool) -> bool {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let (name, state) = (&object["metadata"]["name"], &object["status"]["state"]);
-    choice.takes(&text(name), &text(state), is_removed)
+    let (name, status) = (&object["metadata"]["name"], &object["status"]);
+    let (state, reason) = (text(&status["state"]), text(&status["reason"]));
+    choice.takes(&text(name), (&state, &reason), is_removed)
 }

@@ -20,6 +20,7 @@ pub(super) struct Rows {
     name: Option<usize>,
     /// The number of the column that says where a connection stands.
     state: Option<usize>,
+    reason: Option<usize>,
 }
 
 impl Rows {
@@ -29,6 +30,7 @@ impl Rows {
             columns: Vec::new(),
             name: None,
             state: None,
+            reason: None,
         }
     }
 
@@ -49,7 +51,7 @@ impl Rows {
             let priority = |at: usize| &table["columnDefinitions"][at]["priority"];
             let shown = (0..names.len()).filter(|at| self.is_wide || *priority(*at) == 0);
             let of = |wanted: &str| names.iter().position(|name| name == wanted);
-            (self.name, self.state) = (of("NAME"), of("STATE"));
+            (self.name, self.state, self.reason) = (of("NAME"), of("STATE"), of("REASON"));
             self.columns = shown.map(|at| (at, names[at].len())).collect();
         }
         let rows: Vec<Vec<String>> = list(&table["rows"])
@@ -66,10 +68,10 @@ impl Rows {
     fn cells(&self, row: &Value, event: Option<&str>, choice: &mut Choice) -> Option<Vec<String>> {
         let mut cells: Vec<_> = list(&row["cells"]).map(text).collect();
         let cell = |at: Option<usize>| at.and_then(|at| cells.get(at)).map(String::as_str);
-        let (name, state) = (cell(self.name), cell(self.state));
+        let at = [self.name, self.state, self.reason];
+        let [name, state, reason] = at.map(|at| cell(at).unwrap_or_default());
         let is_removed = event == Some("DELETED");
-        let (name, state) = (name.unwrap_or_default(), state.unwrap_or_default());
-        if !choice.takes(name, state, is_removed) {
+        if !choice.takes(name, (state, reason), is_removed) {
             return None;
         }
         if is_removed && let Some(state) = self.state.and_then(|at| cells.get_mut(at)) {

@@ -137,8 +137,15 @@ async fn an_address_that_does_not_answer_leaves_the_old_connection_until_it_does
     let status = running.accessor.status();
     assert_eq!(status.state, ConnectionState::Connected);
     assert_eq!(status.disconnects, 0);
+    let (reason, message) = status.trouble().unwrap();
+    assert_eq!(reason, NotConnectedReason::ConnectionRefused);
+    assert_eq!(
+        message,
+        "another connection cannot be made, and the old one serves: connection refused"
+    );
     new.revive().await;
     running.until(|view| view.generation == 2).await;
+    assert_eq!(running.accessor.status().trouble(), None);
     assert!(before.closed().is_cancelled());
 }
 
