@@ -7,7 +7,7 @@ mod signals;
 mod target;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -47,6 +47,8 @@ pub struct Connection {
     closed: CancellationToken,
     lost: CancellationToken,
     replaced: CancellationToken,
+    /// The one that has taken its place.
+    successor: OnceLock<Weak<Self>>,
     endpoint: Arc<Endpoint>,
     connect_timeout: Duration,
     target: Target,
@@ -104,6 +106,7 @@ impl Connection {
             closed: CancellationToken::new(),
             lost: CancellationToken::new(),
             replaced: CancellationToken::new(),
+            successor: OnceLock::new(),
             endpoint: Arc::clone(endpoint),
             connect_timeout,
             target: Target::new(&endpoint.config().server)?,
@@ -338,15 +341,26 @@ impl Connection {
         Ok(())
     }
 
+    /// The connection to the same cluster that has taken the place of this one, if one has and is there still.
+    pub fn successor(&self) -> Option<Arc<Self>> {
+        self.successor.get()?.upgrade()
+    }
+
     /// Ends it: waiting requests end, pools close, tunnels stay until they break.
     pub(crate) fn close(&self) {
-        self.retire();
+        self.end();
         self.lost.cancel();
         self.live.store(None);
     }
 
     /// Another one has taken its place: whoever has it still may finish what it has begun.
-    pub(crate) fn retire(&self) {
+    pub(crate) fn retire(&self, successor: &Arc<Self>) {
+        // First: whoever finds it closed is to find the other. Set once: it is replaced once.
+        let _ = self.successor.set(Arc::downgrade(successor));
+        self.end();
+    }
+
+    fn end(&self) {
         let mut shards = self.shards.lock();
         self.closed.cancel();
         for shard in shards.drain(..) {

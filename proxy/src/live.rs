@@ -99,23 +99,26 @@ async fn exchange<U: Upstream>(
     let (body, passed) = ClientBody::new(body);
     let until = (!live.long_running).then(|| Instant::now() + live.request_timeout);
 
+    let mut upstream = Arc::clone(upstream);
     let mut credential = upstream.credential_number();
     let body = body.boxed_unsync();
     let request = upstream.request(parts.method, live.path_and_query, headers, body);
-    let uri = request.uri().clone();
-    let mut answer = wait_for_answer(upstream, live, until, request, &passed).await?;
+    let mut uri = request.uri().clone();
+    let mut answer = wait_for_answer(&upstream, live, until, request, &passed).await?;
 
     if unauthorized::refuses_the_proxy(live, &answer)
         && let Some((method, headers)) = repeat
         && let Some(body) = passed.again()
-        && unauthorized::another_credential(upstream, credential, until).await
+        && let Some(other) = unauthorized::another_credential(&upstream, credential, until).await
     {
+        upstream = other;
         credential = upstream.credential_number();
         let request = upstream.request(method, live.path_and_query, headers, body);
-        answer = wait_for_answer(upstream, live, until, request, &passed).await?;
+        uri = request.uri().clone();
+        answer = wait_for_answer(&upstream, live, until, request, &passed).await?;
     }
     if unauthorized::refuses_the_proxy(live, &answer) {
-        unauthorized::tell(upstream, credential);
+        unauthorized::tell(&upstream, credential);
         return Err(credential_rejected(live.cluster));
     }
     if answer.status() == StatusCode::UNAUTHORIZED {
@@ -135,7 +138,7 @@ async fn exchange<U: Upstream>(
     } else {
         // An error answer to a watch is a Status of known length like any other.
         let grace = (live.watch && status == StatusCode::OK).then_some(live.watch_disconnect_grace);
-        AnswerBody::new(live.cluster, answer.into_body(), upstream, grace).boxed_unsync()
+        AnswerBody::new(live.cluster, answer.into_body(), &upstream, grace).boxed_unsync()
     };
 
     let mut response = Response::new(body);

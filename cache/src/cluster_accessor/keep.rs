@@ -42,8 +42,7 @@ pub(super) struct Kept {
     replacement: Replacement,
 }
 
-/// Whether another connection is to take the place of one. Meanwhile its credential stays as it is: what is configured now may
-/// be meant for another server.
+/// Whether another connection is to take the place of one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Replacement {
     None,
@@ -112,8 +111,14 @@ impl Kept {
         }
     }
 
-    fn is_to_go(&self) -> bool {
-        self.replacement != Replacement::None
+    /// Whether another credential may be loaded for it. Where its server is not the one that is configured now, the
+    /// credential may not be meant for it either, and the one that it has stays. A fresh start changes nothing of that.
+    fn may_load(&self, owner: &Owner) -> bool {
+        let now = &owner.config;
+        self.replacement == Replacement::None
+            || self
+                .connection
+                .dials(&now.endpoint, now.timing.connect_timeout)
     }
 
     fn reload(&mut self, owner: &Owner) {
@@ -138,7 +143,7 @@ impl Kept {
         let reloaded = self
             .last_reload
             .is_some_and(|at| at.elapsed() < MIN_RELOAD_GAP);
-        if raised.credential_rejected() && self.is_to_go() {
+        if raised.credential_rejected() && !self.may_load(owner) {
             // No other is loaded for it: the next probe tells whether it is lost, and one in flight may not.
             if !std::mem::replace(&mut self.doubted, true) {
                 self.probing = None;
@@ -187,7 +192,7 @@ impl Owner {
                             kept.probe_at = kept.last_probe + drifting(self.config.timing.probe_interval);
                         }
                         Verdict::AskAgain(pause) => kept.probe_at = kept.last_probe + pause,
-                        Verdict::ReloadCredential if !kept.is_to_go() => kept.reload(self),
+                        Verdict::ReloadCredential if kept.may_load(self) => kept.reload(self),
                         Verdict::ReloadCredential | Verdict::Disconnect => return Next::Lost(probe),
                     }
                 }
@@ -206,7 +211,7 @@ impl Owner {
                         kept.probe_at = Instant::now();
                     }
                 }
-                () = at(kept.load_at), if kept.loading.is_none() && !kept.is_to_go() => {
+                () = at(kept.load_at), if kept.loading.is_none() && kept.may_load(self) => {
                     kept.load_at = None;
                     kept.loading = Some(self.load(kept.probe_after_load));
                 }

@@ -112,7 +112,7 @@ impl Owner {
             if is_other {
                 before.close();
             } else {
-                before.retire();
+                before.retire(&connection);
             }
         }
         std::mem::replace(&mut self.replaced, connection.replaced().clone()).cancel();

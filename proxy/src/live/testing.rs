@@ -2,8 +2,8 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -39,6 +39,7 @@ pub(crate) struct FakeConnection {
     pub(crate) rejected: AtomicUsize,
     /// The number of the credential, which goes along in a header from the second one on.
     pub(crate) credential: watch::Sender<u64>,
+    pub(crate) successor: OnceLock<Arc<Self>>,
 }
 
 impl FakeConnection {
@@ -53,6 +54,7 @@ impl FakeConnection {
             suspected: AtomicUsize::new(0),
             rejected: AtomicUsize::new(0),
             credential: watch::Sender::new(0),
+            successor: OnceLock::new(),
         }
     }
 
@@ -126,6 +128,10 @@ impl Upstream for FakeConnection {
         let another = async { numbers.wait_for(|number| *number != refused).await.is_ok() };
         let another = self.closed.run_until_cancelled(another).await;
         another.unwrap_or(false)
+    }
+
+    fn successor(&self) -> Option<Arc<Self>> {
+        self.successor.get().cloned()
     }
 }
 

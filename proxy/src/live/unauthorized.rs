@@ -25,18 +25,22 @@ pub(super) fn refuses_the_proxy<B>(live: &LiveRequest<'_>, answer: &Response<B>)
     answer.status() == StatusCode::UNAUTHORIZED && is_about_the_proxy(live, answer.headers())
 }
 
-/// Waits a little until there is another credential than that one, `until` at most. All who wait, wait for the one load
-/// that the owner does for them.
+/// Waits a little until there is another credential than that one, `until` at most, and tells which connection speaks for
+/// it: the same, or the one that has taken its place meanwhile. All who wait, wait for the one load that the owner does for
+/// them.
 pub(super) async fn another_credential<U: Upstream>(
     upstream: &Arc<U>,
     refused: u64,
     until: Option<Instant>,
-) -> bool {
+) -> Option<Arc<U>> {
     tell(upstream, refused);
     let patience = Instant::now() + RENEWAL_PATIENCE;
     let patience = until.map_or(patience, |until| until.min(patience));
-    let another = timeout_at(patience, upstream.another_credential(refused)).await;
-    another.unwrap_or(false)
+    match timeout_at(patience, upstream.another_credential(refused)).await {
+        Ok(true) => Some(Arc::clone(upstream)),
+        Ok(false) => upstream.successor(),
+        Err(_elapsed) => None,
+    }
 }
 
 /// Tells the owner that this credential was refused, unless it has another by now.

@@ -1,6 +1,7 @@
 //! What a live request needs of a connection: a seam, so that tests can see what the owner is told.
 
 use std::future::Future;
+use std::sync::Arc;
 
 use fleetcache_cache::connection::Connection;
 use fleetcache_cache::upstream::{RequestBody, UpstreamError};
@@ -36,6 +37,8 @@ pub(crate) trait Upstream: Send + Sync + 'static {
     fn credential_number(&self) -> u64;
 
     fn another_credential(&self, refused: u64) -> impl Future<Output = bool> + Send;
+
+    fn successor(&self) -> Option<Arc<Self>>;
 }
 
 impl Upstream for Connection {
@@ -82,5 +85,9 @@ impl Upstream for Connection {
 
     async fn another_credential(&self, refused: u64) -> bool {
         self.another_credential(refused).await
+    }
+
+    fn successor(&self) -> Option<Arc<Self>> {
+        self.successor()
     }
 }

@@ -7,9 +7,13 @@ use crate::cluster_accessor::{NotConnectedReason, Turn};
 
 /// A connected cluster whose next connect has begun, and does not come to its turn while the second is held.
 async fn replacing(server: &FakeServer) -> (Running, Arc<Turn>) {
+    replacing_of(config_of(server)).await
+}
+
+async fn replacing_of(config: ClusterConfig) -> (Running, Arc<Turn>) {
     planned::plan("connect", 0);
     let limit = ConnectLimit::new(1);
-    let running = Running::start_under(&limit, config_of(server));
+    let running = Running::start_under(&limit, config);
     running.connected().await;
     let turn = Turn::take(limit, false).await;
     running.accessor.refresh();
@@ -73,6 +77,58 @@ async fn a_refused_credential_is_noticed_while_another_connection_is_made() {
     let trouble = view.trouble.unwrap();
     assert_eq!(trouble.reason, NotConnectedReason::Unauthorized);
     assert_eq!(view.next_attempt, None);
+}
+
+#[tokio::test]
+async fn the_credential_for_another_server_is_not_shown_to_the_one_before() {
+    let (server, other) = (
+        FakeServer::start("127.0.0.1").await,
+        FakeServer::start("127.0.0.1").await,
+    );
+    let (running, _turn) = replacing(&server).await;
+    let before = running.connected().await;
+    let mut config = config_of(&other);
+    config.credential = CredentialConfig::Token("other".into());
+    running.accessor.update(config);
+    attempts(3).await;
+    server.change(|script| {
+        script.public_probe = true;
+        script.accepted = Some("Bearer other".to_owned());
+    });
+    before.credential_rejected();
+    let view = running.disconnected().await;
+    assert_eq!(
+        view.trouble.unwrap().reason,
+        NotConnectedReason::Unauthorized
+    );
+    assert_eq!(before.credential_number(), 0);
+}
+
+/// A token is revoked, and whoever did that asks for a refresh: the attempt may have the old one, and so has the connection.
+#[tokio::test]
+async fn another_credential_is_used_at_once_while_a_fresh_start_is_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("token");
+    std::fs::write(&path, "0").unwrap();
+    let server = FakeServer::start("127.0.0.1").await;
+    server.change(|script| script.accepted = Some("Bearer 0".to_owned()));
+    let mut config = config_of(&server);
+    config.credential = CredentialConfig::TokenFile(path.clone());
+    let (running, turn) = replacing_of(config).await;
+    let before = running.connected().await;
+    server.change(|script| script.accepted = Some("Bearer 1".to_owned()));
+    std::fs::write(&path, "1").unwrap();
+    let number = before.credential_number();
+    before.credential_rejected();
+    assert!(within(before.another_credential(number)).await);
+    get(&before, "/x").await.unwrap();
+    drop(turn);
+    running.until(|view| view.generation == 2).await;
+    assert_eq!(running.accessor.status().disconnects, 0);
+    // Whoever has the old one still is led to the new one.
+    let after = running.connected().await;
+    assert!(Arc::ptr_eq(&before.successor().unwrap(), &after));
+    assert!(after.successor().is_none());
 }
 
 #[tokio::test]

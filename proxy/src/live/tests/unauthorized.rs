@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use fleetcache_cache::credential::RENEWAL_PATIENCE;
 
 use super::*;
+use crate::live::testing::FakeConnection;
 
 /// A cluster that accepts credentials from this number on, and tells each request and its body.
 async fn accepting(
@@ -129,6 +130,30 @@ async fn a_credential_that_was_renewed_meanwhile_is_used_without_asking_the_owne
     let (answer, ()) = tokio::join!(proxy.ask(&request), renewed);
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     assert_eq!(proxy.rejected(), 0);
+}
+
+/// A kubeconfig with another address and another credential, or a refresh just after the old one was revoked.
+#[tokio::test]
+async fn a_request_goes_on_with_the_connection_that_takes_the_place_of_the_refused_one() {
+    let (address, mut requests) = accepting(Arc::new(AtomicUsize::new(1))).await;
+    let proxy = Proxy::start(address, PLAIN).await;
+    let (address, mut others) =
+        cluster_saying("HTTP/1.1 301 Moved\r\ncontent-length: 0\r\nlocation: /y/\r\n\r\n").await;
+    let replaced = async {
+        rejected(&proxy, 1).await;
+        let other = Arc::new(FakeConnection::to(address));
+        assert!(proxy.connection.successor.set(other).is_ok());
+        proxy.connection.closed.cancel();
+    };
+    let request = post("/clusters/a/y");
+    let (answer, ()) = tokio::join!(proxy.ask(&request), replaced);
+    assert!(answer.starts_with("HTTP/1.1 301 "), "{answer}");
+    assert!(answer.contains("location: /clusters/a/y/\r\n"), "{answer}");
+    requests.recv().await.unwrap();
+    let head = others.recv().await.unwrap();
+    assert_eq!(request_line(&head), "POST /y HTTP/1.1");
+    assert!(requests.try_recv().is_err() && others.try_recv().is_err());
+    assert_eq!(proxy.rejected(), 1);
 }
 
 #[tokio::test]
