@@ -345,7 +345,7 @@ async fn the_interval_holds_from_a_reload_on() {
 /// apiservers of which one hears late, and informers that move from one to the other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn memory_is_what_the_server_holds() {
-    let mut replicas = Replicas::start_checked(Some("20ms")).await;
+    let mut replicas = Replicas::start_checked(Some("100ms")).await;
     replicas.run(400).await;
     replicas.delay(LAG);
     for to in [replicas.late, replicas.prompt] {
