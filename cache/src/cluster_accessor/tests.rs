@@ -13,6 +13,7 @@ mod turns;
 mod updates;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -66,6 +67,20 @@ fn config_of(server: &FakeServer) -> ClusterConfig {
     let mut config = config(&server.url());
     config.endpoint.certificate_authority = Some(server.authority.pem.clone().into_bytes());
     config
+}
+
+/// A server that accepts one token, and a cluster behind it whose token is in a file. The file goes with the folder.
+async fn server_and_token_file(
+    token: &str,
+) -> (tempfile::TempDir, PathBuf, Arc<FakeServer>, ClusterConfig) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("token");
+    std::fs::write(&path, token).unwrap();
+    let server = FakeServer::start("127.0.0.1").await;
+    server.change(|script| script.accepted = Some(format!("Bearer {token}")));
+    let mut config = config_of(&server);
+    config.credential = CredentialConfig::TokenFile(path.clone());
+    (dir, path, server, config)
 }
 
 /// An owner at work.

@@ -87,13 +87,7 @@ async fn a_rejected_token_is_read_again_and_swapped_in_place() {
 
 #[tokio::test]
 async fn tokens_that_are_refused_one_after_the_other_cost_no_connection() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("token");
-    std::fs::write(&path, "0").unwrap();
-    let server = FakeServer::start("127.0.0.1").await;
-    server.change(|script| script.accepted = Some("Bearer 0".to_owned()));
-    let mut config = config_of(&server);
-    config.credential = CredentialConfig::TokenFile(path.clone());
+    let (_dir, path, server, config) = server_and_token_file("0").await;
     let running = Running::start(config);
     let connection = running.connected().await;
     for round in 1..=5 {

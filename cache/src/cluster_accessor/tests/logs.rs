@@ -175,13 +175,7 @@ async fn a_rejection_that_is_not_about_the_credential_is_told() {
 #[tokio::test]
 async fn a_rejected_credential_that_has_a_successor_is_no_warning() {
     let (lines, _guard) = Lines::here();
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("token");
-    std::fs::write(&path, "one").unwrap();
-    let server = FakeServer::start("127.0.0.1").await;
-    server.change(|script| script.accepted = Some("Bearer one".to_owned()));
-    let mut config = config_of(&server);
-    config.credential = CredentialConfig::TokenFile(path.clone());
+    let (_dir, path, server, config) = server_and_token_file("one").await;
     let running = Running::start(config);
     let connection = running.connected().await;
     std::fs::write(&path, "two").unwrap();

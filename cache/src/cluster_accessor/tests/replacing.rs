@@ -107,13 +107,7 @@ async fn the_credential_for_another_server_is_not_shown_to_the_one_before() {
 /// A token is revoked, and whoever did that asks for a refresh: the attempt may have the old one, and so has the connection.
 #[tokio::test]
 async fn another_credential_is_used_at_once_while_a_fresh_start_is_made() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("token");
-    std::fs::write(&path, "0").unwrap();
-    let server = FakeServer::start("127.0.0.1").await;
-    server.change(|script| script.accepted = Some("Bearer 0".to_owned()));
-    let mut config = config_of(&server);
-    config.credential = CredentialConfig::TokenFile(path.clone());
+    let (_dir, path, server, config) = server_and_token_file("0").await;
     let (running, turn) = replacing_of(config).await;
     let before = running.connected().await;
     server.change(|script| script.accepted = Some("Bearer 1".to_owned()));
