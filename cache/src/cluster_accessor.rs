@@ -18,6 +18,7 @@ mod update;
 mod view;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use jiff::SignedDuration;
@@ -39,6 +40,9 @@ use crate::informers::Informers;
 /// Requests that may wait for one cluster's connect at once. They hold nothing but themselves; the bound keeps a burst of
 /// them from waking all at once.
 const MAX_WAITERS: usize = 64;
+
+/// Counts the accessors of this process.
+static INSTANCES: AtomicU64 = AtomicU64::new(0);
 
 /// Where a cluster's connection stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,6 +174,7 @@ pub struct Connects {
 /// The owner task connects, probes and disconnects; all others only read what it publishes.
 #[derive(Debug)]
 pub struct ClusterAccessor {
+    instance: u64,
     name: String,
     context: String,
     changes: Arc<Changes>,
@@ -209,6 +214,7 @@ impl ClusterAccessor {
         let (updates, updates_rx) = watch::channel(Arc::clone(&config));
         let refresh = Arc::new(Notify::new());
         let accessor = Arc::new(Self {
+            instance: INSTANCES.fetch_add(1, Ordering::Relaxed),
             name: config.name.clone(),
             context: config.context.clone(),
             informers: Informers::new(&config.name, fleet, connection.clone(), &removed),
@@ -237,6 +243,11 @@ impl ClusterAccessor {
         });
         fleet.tasks().spawn(owner.run(updates_rx, removed));
         accessor
+    }
+
+    /// Tells apart clusters that were served under one name, one after the other.
+    pub fn instance(&self) -> u64 {
+        self.instance
     }
 
     /// The name in `/clusters/<name>`.

@@ -1,12 +1,14 @@
-//! What this crate itself asks a cluster: is it there, and which one is it.
+//! What the proxy itself asks a cluster: is it there, which one is it, and what does it say about users.
 
-use http::{Response, StatusCode};
-use http_body_util::{BodyExt, Limited};
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use serde::Deserialize;
 
 use super::{Connection, check};
-use crate::upstream::UpstreamError;
+use crate::upstream::{RequestBody, UpstreamError};
 
 /// What is read of an answer.
 const MAX_ANSWER: usize = 1 << 20;
@@ -74,11 +76,7 @@ impl Connection {
             uid: String,
         }
         let path = "/api/v1/namespaces/kube-system";
-        let answer = self.ask(path, "application/json").await?;
-        let status = answer.status();
-        let body = Limited::new(answer.into_body(), MAX_ANSWER);
-        let body = body.collect().await.map_err(UpstreamError::Broken)?;
-        let body = body.to_bytes();
+        let (status, body) = self.document(path).await?;
         let namespace: Option<Namespace> = match status {
             StatusCode::OK => serde_json::from_slice(&body).ok(),
             _ => None,
@@ -101,12 +99,55 @@ impl Connection {
         })
     }
 
+    /// Asks a question of the server's that is put as an object, such as a SubjectAccessReview: sends it as JSON and reads
+    /// the answer, with the connection's own credential. Has no timeout of its own.
+    ///
+    /// # Errors
+    /// Why no answer came, or one of more than a megabyte.
+    pub async fn review(
+        &self,
+        path: &str,
+        body: Bytes,
+    ) -> Result<(StatusCode, Bytes), UpstreamError> {
+        let json = HeaderValue::from_static("application/json");
+        let headers = HeaderMap::from_iter([(ACCEPT, json.clone()), (CONTENT_TYPE, json)]);
+        let body = Full::new(body).map_err(|never| match never {});
+        self.read(self.request(Method::POST, path, headers, body.boxed_unsync()))
+            .await
+    }
+
+    /// Reads a document of the server's with the connection's own credential. Has no timeout of its own.
+    ///
+    /// # Errors
+    /// Why no answer came, or one of more than a megabyte.
+    pub async fn document(&self, path: &str) -> Result<(StatusCode, Bytes), UpstreamError> {
+        self.read(self.informer_request(path, "application/json"))
+            .await
+    }
+
+    async fn read(
+        &self,
+        request: Request<RequestBody>,
+    ) -> Result<(StatusCode, Bytes), UpstreamError> {
+        let answer = self.send(request).await?;
+        let status = answer.status();
+        let body = Limited::new(answer.into_body(), MAX_ANSWER);
+        let body = body.collect().await.map_err(UpstreamError::Broken)?;
+        Ok((status, body.to_bytes()))
+    }
+
     async fn ask(
         &self,
         path: &str,
         accept: &'static str,
     ) -> Result<Response<Incoming>, UpstreamError> {
-        let request = self.informer_request(path, accept);
+        self.send(self.informer_request(path, accept)).await
+    }
+
+    async fn send(
+        &self,
+        request: Request<RequestBody>,
+    ) -> Result<Response<Incoming>, UpstreamError> {
         check(&request)?;
         let Some(client) = self.live.load_full() else {
             return Err(UpstreamError::Connect("the connection is closed".into()));
