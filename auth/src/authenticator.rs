@@ -1,154 +1,284 @@
-//! The headers of a request → its user, or nobody.
+//! A request's credentials → its user, or nobody.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+use std::time::SystemTime;
 
 use http::HeaderMap;
-use sha2::{Digest, Sha256};
+use http::header::AUTHORIZATION;
+use rustls::pki_types::CertificateDer;
+use sha2::{Digest as _, Sha256};
 
 use crate::bearer_token;
-use crate::user::UserInfo;
+use crate::certificate::ClientCertificates;
+use crate::token_file::TokenFile;
+use crate::token_review::ReviewTokens;
+use crate::token_user::{TokenError, TokenUser};
+use crate::user::{ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, UserInfo};
 
-/// Says who is asking: whoever carries the generated token is [`UserInfo::admin`], nobody else is anybody.
+/// What a request shows of who sent it.
+#[derive(Clone, Copy)]
+pub struct Credentials<'a> {
+    /// The request's headers.
+    pub headers: &'a HeaderMap,
+    /// The certificates of the handshake, the client's own first; nothing but the possession of its key is known.
+    pub certificates: Option<&'a [CertificateDer<'static>]>,
+}
+
+/// The ways to be somebody: by default there is none. In the order in which they are tried, but for
+/// [`Methods::anonymous`], which is last.
+#[derive(Default)]
+pub struct Methods {
+    /// Client certificates.
+    pub certificates: Option<ClientCertificates>,
+    /// The one token of [`UserInfo::admin`].
+    pub generated_token: Option<String>,
+    /// Static tokens.
+    pub token_file: Option<TokenFile>,
+    /// Tokens that a cluster is asked about.
+    pub token_review: Option<Arc<dyn ReviewTokens>>,
+    /// Whether a request without any credential is [`UserInfo::anonymous`].
+    pub anonymous: bool,
+    /// The names and groups that begin with `system:` and may come from outside all the same.
+    pub allow_system_names: BTreeSet<String>,
+}
+
+/// Who a request is from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Authenticated {
+    /// The user.
+    pub user: Arc<UserInfo>,
+    /// When the credential stops being good, where it says so: what lasts longer must ask again then.
+    pub expires: Option<SystemTime>,
+    /// How the user was known.
+    pub method: Method,
+}
+
+/// A way to be somebody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Method {
+    /// No credential.
+    Anonymous,
+    /// A client certificate.
+    Certificate,
+    /// The generated token.
+    Generated,
+    /// A token of an OpenID Connect issuer.
+    Jwt,
+    /// A token of the token file.
+    TokenFile,
+    /// A token that a cluster knows.
+    TokenReview,
+}
+
+impl Method {
+    /// Its name in logs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Anonymous => "anonymous",
+            Self::Certificate => "certificate",
+            Self::Generated => "generated",
+            Self::Jwt => "jwt",
+            Self::TokenFile => "tokenFile",
+            Self::TokenReview => "tokenReview",
+        }
+    }
+}
+
+/// Why a request is from nobody.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AuthenticationError {
+    /// No credential that is known: 401.
+    Unauthenticated,
+    /// None that can be judged now, and why: 503. The reason is for logs.
+    Unavailable(String),
+}
+
+/// Says who is asking.
 ///
-/// The token comes as `Authorization: Bearer <token>` or, from a browser that cannot set headers, as the WebSocket
+/// A token comes as `Authorization: Bearer <token>` or, from a browser that cannot set headers, as the WebSocket
 /// subprotocol `base64url.bearer.authorization.k8s.io.<token in base64url>` beside at least one other. Neither may
 /// travel on to a cluster, which could read it or choose the subprotocol and so echo it: whoever forwards a request takes
 /// both out.
+///
+/// As in kube-apiserver a method that refuses or fails does not stop the next one, and a credential that nobody takes
+/// makes no anonymous user. Stricter than there: two `Authorization` headers are nobody, and names of the system come
+/// from outside only where they are allowed one by one.
 pub struct Authenticator {
+    methods: Methods,
     // Digests are compared instead of tokens: how long a comparison takes then says nothing about the token.
-    digest: [u8; 32],
+    generated: Option<[u8; 32]>,
+    admin: Arc<UserInfo>,
+    anonymous: Arc<UserInfo>,
 }
 
-/// No credential that is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unauthenticated;
+/// What became of the credentials that were not taken.
+#[derive(Default)]
+struct Failures {
+    refused: bool,
+    unavailable: Option<String>,
+}
 
 impl Authenticator {
-    /// Knows one token.
-    pub fn new(token: &str) -> Self {
+    /// Knows whom these methods know.
+    pub fn new(mut methods: Methods) -> Self {
+        let generated = methods.generated_token.take();
         Self {
-            digest: Sha256::digest(token).into(),
+            generated: generated.map(|token| Sha256::digest(token).into()),
+            methods,
+            admin: Arc::new(UserInfo::admin()),
+            anonymous: Arc::new(UserInfo::anonymous()),
         }
     }
 
-    /// The user of a request, from its headers.
+    /// The user of a request.
     ///
     /// # Errors
-    /// None of the credentials given is known.
-    pub fn authenticate(&self, headers: &HeaderMap) -> Result<UserInfo, Unauthenticated> {
-        let known = |token: &[u8]| <[u8; 32]>::from(Sha256::digest(token)) == self.digest;
-        let bearer = bearer_token::from_authorization(headers);
-        let websocket = || bearer_token::from_websocket(headers);
-        if bearer.is_some_and(known) || websocket().is_some_and(|token| known(&token)) {
-            return Ok(UserInfo::admin());
+    /// None of its credentials is known, or none that is known can be judged now.
+    pub async fn authenticate(
+        &self,
+        credentials: Credentials<'_>,
+    ) -> Result<Authenticated, AuthenticationError> {
+        let headers = credentials.headers;
+        // Whoever reads the request elsewhere may take the other one.
+        if headers.get_all(AUTHORIZATION).iter().nth(1).is_some() {
+            return Err(AuthenticationError::Unauthenticated);
         }
-        Err(Unauthenticated)
+        let mut failures = Failures::default();
+        if let Some(user) = self.by_certificate(credentials.certificates, &mut failures) {
+            return Ok(user);
+        }
+        if let Some(token) = bearer_token::from_authorization(headers) {
+            if let Some(user) = self.by_token(token, &mut failures).await {
+                return Ok(user);
+            }
+            failures.refused = true;
+        }
+        match bearer_token::from_websocket(headers) {
+            Ok(Some(token)) => {
+                if let Some(user) = self.by_token(token.as_bytes(), &mut failures).await {
+                    return Ok(user);
+                }
+                failures.refused = true;
+            }
+            Ok(None) => {}
+            Err(_) => failures.refused = true,
+        }
+        if let Some(why) = failures.unavailable {
+            return Err(AuthenticationError::Unavailable(why));
+        }
+        if self.methods.anonymous && !failures.refused {
+            return Ok(Authenticated {
+                user: Arc::clone(&self.anonymous),
+                expires: None,
+                method: Method::Anonymous,
+            });
+        }
+        Err(AuthenticationError::Unauthenticated)
+    }
+
+    fn by_certificate(
+        &self,
+        sent: Option<&[CertificateDer<'static>]>,
+        failures: &mut Failures,
+    ) -> Option<Authenticated> {
+        let certificates = self.methods.certificates.as_ref()?;
+        let user = certificates.user(sent.filter(|sent| !sent.is_empty())?);
+        self.judge(
+            Method::Certificate,
+            user.map_err(TokenError::Invalid),
+            failures,
+        )
+    }
+
+    async fn by_token(&self, token: &[u8], failures: &mut Failures) -> Option<Authenticated> {
+        let digest: [u8; 32] = Sha256::digest(token).into();
+        if self.generated == Some(digest) {
+            return Some(Authenticated {
+                user: Arc::clone(&self.admin),
+                expires: None,
+                method: Method::Generated,
+            });
+        }
+        if let Some(user) = self
+            .methods
+            .token_file
+            .as_ref()
+            .and_then(|it| it.user(token))
+        {
+            let user = TokenUser {
+                user,
+                expires: None,
+            };
+            let user = self.judge(Method::TokenFile, Ok(Some(user)), failures);
+            if user.is_some() {
+                return user;
+            }
+        }
+        // The others know only tokens that are text.
+        let token = std::str::from_utf8(token).ok()?;
+        let reviewer = self.methods.token_review.as_ref()?;
+        self.judge(Method::TokenReview, reviewer.review(token).await, failures)
+    }
+
+    fn judge(
+        &self,
+        method: Method,
+        outcome: Result<Option<TokenUser>, TokenError>,
+        failures: &mut Failures,
+    ) -> Option<Authenticated> {
+        let outcome = outcome.and_then(|user| match user {
+            Some(TokenUser { user, expires }) => match self.admit(user) {
+                Ok(user) => Ok(Some((user, expires))),
+                Err(why) => Err(TokenError::Invalid(why)),
+            },
+            None => Ok(None),
+        });
+        match outcome {
+            Ok(Some((user, expires))) => Some(Authenticated {
+                user: Arc::new(user),
+                expires,
+                method,
+            }),
+            Ok(None) => None,
+            Err(error) => {
+                tracing::debug!(method = method.as_str(), %error, "credential refused");
+                match error {
+                    TokenError::Invalid(_) => failures.refused = true,
+                    TokenError::Unavailable(why) => failures.unavailable = Some(why),
+                }
+                None
+            }
+        }
+    }
+
+    /// The user as it may be: with no names of the system but those that are allowed, and in the group of all who were
+    /// authenticated.
+    fn admit(&self, mut user: UserInfo) -> Result<UserInfo, String> {
+        user.check()?;
+        let allowed = |name: &str| {
+            !name.starts_with("system:") || self.methods.allow_system_names.contains(name)
+        };
+        if !allowed(&user.name) {
+            return Err(format!("user name {:?} is the system's own", user.name));
+        }
+        let ours = |group: &str| group == AUTHENTICATED || group == UNAUTHENTICATED;
+        user.groups.retain(|group| allowed(group) && !ours(group));
+        let group = match user.name == ANONYMOUS {
+            true => UNAUTHENTICATED,
+            false => AUTHENTICATED,
+        };
+        user.groups.push(group.to_owned());
+        Ok(user)
     }
 }
 
-impl std::fmt::Debug for Authenticator {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Authenticator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Authenticator").finish_non_exhaustive()
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use http::HeaderValue;
-
-    use super::*;
-
-    fn check(headers: &[(&'static str, &str)], allowed: bool) {
-        let mut map = HeaderMap::new();
-        for (name, value) in headers {
-            map.append(*name, HeaderValue::from_str(value).unwrap());
-        }
-        let got = Authenticator::new("s3cret").authenticate(&map);
-        assert_eq!(got.is_ok(), allowed, "{headers:?}");
-    }
-
-    #[test]
-    fn only_the_token_is_somebody() {
-        check(&[], false);
-        check(&[("authorization", "Bearer s3cret")], true);
-        check(&[("authorization", "bearer s3cret")], true);
-        check(&[("authorization", "BEARER s3cret ")], true);
-        check(&[("authorization", "Bearer s3cret2")], false);
-        check(&[("authorization", "Bearer")], false);
-        check(&[("authorization", "Bearer ")], false);
-        check(&[("authorization", "Bearer  s3cret")], false);
-        check(&[("authorization", "Basic s3cret")], false);
-        check(&[("authorization", "s3cret")], false);
-        // The first of several counts, as in the apiserver.
-        check(
-            &[
-                ("authorization", "Bearer no"),
-                ("authorization", "Bearer s3cret"),
-            ],
-            false,
-        );
-    }
-
-    #[test]
-    fn a_websocket_may_carry_it_as_a_subprotocol() {
-        // "s3cret" in base64url.
-        let token = "base64url.bearer.authorization.k8s.io.czNjcmV0";
-        let upgrade = [
-            ("connection", "keep-alive, Upgrade"),
-            ("upgrade", "WebSocket"),
-        ];
-        let with = |protocols: &'static str| {
-            let mut headers = upgrade.to_vec();
-            headers.push(("sec-websocket-protocol", protocols));
-            headers
-        };
-        check(
-            &with("base64url.bearer.authorization.k8s.io.czNjcmV0, v5.channel.k8s.io"),
-            true,
-        );
-        check(
-            &with("v5.channel.k8s.io,base64url.bearer.authorization.k8s.io.czNjcmV0"),
-            true,
-        );
-        // Alone: the answer could not choose a subprotocol without echoing the token.
-        check(
-            &with("base64url.bearer.authorization.k8s.io.czNjcmV0"),
-            false,
-        );
-        check(
-            &with("base64url.bearer.authorization.k8s.io.!!, v5.channel.k8s.io"),
-            false,
-        );
-        check(
-            &with("base64url.bearer.authorization.k8s.io., v5.channel.k8s.io"),
-            false,
-        );
-        // Twice is ambiguous.
-        check(
-            &with(
-                "base64url.bearer.authorization.k8s.io.czNjcmV0, \
-                 base64url.bearer.authorization.k8s.io.czNjcmV0, v5.channel.k8s.io",
-            ),
-            false,
-        );
-        // Not a WebSocket at all.
-        check(
-            &[(
-                "sec-websocket-protocol",
-                &format!("{token}, v5.channel.k8s.io"),
-            )],
-            false,
-        );
-        // Over two header lines.
-        let mut lines = upgrade.to_vec();
-        lines.push(("sec-websocket-protocol", token));
-        lines.push(("sec-websocket-protocol", "v5.channel.k8s.io"));
-        check(&lines, true);
-    }
-
-    #[test]
-    fn debug_shows_no_digest() {
-        assert_eq!(
-            format!("{:?}", Authenticator::new("x")),
-            "Authenticator { .. }"
-        );
-    }
-}
+mod tests;

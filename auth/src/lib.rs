@@ -4,20 +4,34 @@
 //!
 //! ```text
 //! access_review   whether a user may: the question as a SubjectAccessReview, and what its answer decides
-//! authenticator   the headers of a request → its user, or nobody
+//! authenticator   a request's credentials → its user, or nobody
 //! bearer_token    making a token, and finding the one a request carries
+//! certificate     client certificates → their users
+//! token_file      static tokens
+//! token_review    tokens that another cluster judges
+//! token_user      what a token says, or why it says nothing
 //! user            who a user is
 //! ```
 
 mod access_review;
 mod authenticator;
 mod bearer_token;
+mod certificate;
+mod token_file;
+mod token_review;
+mod token_user;
 mod user;
 
 pub use access_review::{
     Decision, NonResourceAttributes, Question, ResourceAttributes, broader, decision,
     selected_name, subject_access_review,
 };
-pub use authenticator::{Authenticator, Unauthenticated};
+pub use authenticator::{
+    Authenticated, AuthenticationError, Authenticator, Credentials, Method, Methods,
+};
 pub use bearer_token::generate_token;
+pub use certificate::{ClientCertificates, accept_any};
+pub use token_file::TokenFile;
+pub use token_review::{ReviewTokens, reviewed, token_review, unverified_issuer};
+pub use token_user::{TokenError, TokenUser};
 pub use user::UserInfo;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use fleetcache_auth::Authenticator;
+use fleetcache_auth::{Authenticator, Methods};
 use fleetcache_cache::cluster_cache::ClusterCache;
 use fleetcache_cache::eviction::Fleet;
 use rustls::crypto::aws_lc_rs;
@@ -131,7 +131,10 @@ impl App {
         let handler = Arc::new(Handler::new(HandlerParts {
             clusters: Arc::clone(&cache),
             fleet_api,
-            authenticator: Authenticator::new(&served.token),
+            authenticator: Authenticator::new(Methods {
+                generated_token: Some(served.token.clone()),
+                ..Methods::default()
+            }),
             metrics,
             limits: Arc::clone(&limits),
             tunnels: TaskTracker::new(),

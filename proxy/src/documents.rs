@@ -235,6 +235,7 @@ impl Asked {
             | Error::TooManyRequests { .. }
             | Error::Refused(_)
             | Error::Unauthenticated
+            | Error::AuthenticationUnavailable(_)
             | Error::ImpersonationRefused
             | Error::NotFound
             | Error::MethodNotAllowed

@@ -82,6 +82,9 @@ pub enum Error {
     /// The request carries no credential that is known.
     #[error("unauthorized")]
     Unauthenticated,
+    /// The request carries a credential that cannot be judged now.
+    #[error("the credential cannot be judged: {0}")]
+    AuthenticationUnavailable(String),
     /// The request asks to impersonate somebody.
     #[error("impersonation is refused")]
     ImpersonationRefused,
@@ -123,6 +126,7 @@ impl Error {
             | Self::PageExpired { .. }
             | Self::Refused(_)
             | Self::Unauthenticated
+            | Self::AuthenticationUnavailable(_)
             | Self::ImpersonationRefused
             | Self::NotFound
             | Self::MethodNotAllowed
@@ -145,6 +149,7 @@ pub fn cause(error: &Error) -> &'static str {
         Error::PageExpired { .. } => "PageExpired",
         Error::Refused(_) => "Refused",
         Error::Unauthenticated => "Unauthorized",
+        Error::AuthenticationUnavailable(_) => "AuthenticationUnavailable",
         Error::ImpersonationRefused => "ImpersonationRefused",
         Error::NotFound => "NotFound",
         Error::MethodNotAllowed => "MethodNotAllowed",

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fleetcache_auth::Authenticator;
+use fleetcache_auth::{AuthenticationError, Authenticator, Credentials};
 use fleetcache_cache::cluster_accessor::ClusterAccessor;
 use fleetcache_cache::cluster_cache::ClusterCache;
 use fleetcache_cache::connection::Connection;
@@ -130,9 +130,16 @@ impl Handler {
     }
 
     /// Who is asking; whoever asks to be somebody else is refused.
-    fn authenticate(&self, headers: &HeaderMap) -> Result<(), Error> {
-        let user = self.parts.authenticator.authenticate(headers);
-        user.map_err(|_| Error::Unauthenticated)?;
+    async fn authenticate(&self, headers: &HeaderMap) -> Result<(), Error> {
+        let credentials = Credentials {
+            headers,
+            certificates: None,
+        };
+        let user = self.parts.authenticator.authenticate(credentials);
+        user.await.map_err(|error| match error {
+            AuthenticationError::Unauthenticated => Error::Unauthenticated,
+            AuthenticationError::Unavailable(why) => Error::AuthenticationUnavailable(why),
+        })?;
         if impersonates(headers) {
             return Err(Error::ImpersonationRefused);
         }
@@ -153,7 +160,7 @@ impl Handler {
         audit_id: &HeaderValue,
     ) -> Result<Outcome, Error> {
         let headers = request.headers();
-        self.authenticate(headers)?;
+        self.authenticate(headers).await?;
         let answer = self
             .parts
             .fleet_api
@@ -176,7 +183,7 @@ impl Handler {
         // 1 where to: silently, so that nobody learns names without a credential
         let cluster = self.parts.clusters.get(info.cluster);
         // 2 who is asking → 401
-        self.authenticate(request.headers())?;
+        self.authenticate(request.headers()).await?;
         let cluster = cluster.ok_or_else(|| Error::ClusterNotFound {
             cluster: info.cluster.to_owned(),
         })?;

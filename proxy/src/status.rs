@@ -235,6 +235,17 @@ impl From<&Error> for Failure {
                 message: "Unauthorized".to_owned(),
                 details: None,
             },
+            // Why is not for somebody of whom nothing is known.
+            Error::AuthenticationUnavailable(_) => Self {
+                code: StatusCode::SERVICE_UNAVAILABLE,
+                reason: "ServiceUnavailable",
+                message: "the credential cannot be checked now, please try again".to_owned(),
+                details: Some(Details {
+                    causes: vec![Cause::because(cause(error))],
+                    retry_after_seconds: Some(1),
+                    ..Details::default()
+                }),
+            },
             Error::ImpersonationRefused => Self {
                 code: StatusCode::FORBIDDEN,
                 reason: "Forbidden",

@@ -178,6 +178,11 @@ fn refusals() {
         r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"Unauthorized","reason":"Unauthorized","code":401}"#,
     );
     check(
+        &Error::AuthenticationUnavailable("cluster \"mgmt\" is not connected".to_owned()),
+        503,
+        r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"the credential cannot be checked now, please try again","reason":"ServiceUnavailable","details":{"causes":[{"reason":"AuthenticationUnavailable"}],"retryAfterSeconds":1},"code":503}"#,
+    );
+    check(
         &Error::ImpersonationRefused,
         403,
         r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"forbidden: requests with Impersonate-* headers are not served","reason":"Forbidden","details":{},"code":403}"#,

@@ -1,0 +1,35 @@
+//! What a token says, or why it says nothing.
+
+use std::fmt;
+use std::time::SystemTime;
+
+use crate::user::UserInfo;
+
+/// The user of a token that is good.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenUser {
+    /// Who it is.
+    pub user: UserInfo,
+    /// When the token stops being good, where it says so.
+    pub expires: Option<SystemTime>,
+}
+
+/// Why a token has no user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TokenError {
+    /// It is not good, and why. The reason is for logs: a client is told nothing about a token.
+    Invalid(String),
+    /// It cannot be told now whether it is good, and why.
+    Unavailable(String),
+}
+
+impl fmt::Display for TokenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Invalid(why) => write!(f, "the token is not valid: {why}"),
+            Self::Unavailable(why) => write!(f, "the token cannot be judged now: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for TokenError {}
