@@ -39,6 +39,8 @@ pub struct Options {
     pub kubelet: bool,
     /// Further flags of kube-apiserver; the last of two equal flags counts.
     pub apiserver_args: Vec<String>,
+    /// Further lines of its token file, before those of [`User`].
+    pub tokens: Vec<u8>,
 }
 
 impl Options {
@@ -49,6 +51,7 @@ impl Options {
             controller_manager: false,
             kubelet: false,
             apiserver_args: Vec::new(),
+            tokens: Vec::new(),
         }
     }
 
@@ -127,7 +130,7 @@ impl ControlPlane {
         let ports = Ports::choose()?;
         let pki = Pki::create(dir.path())?;
         let admin_token = random_name("admin");
-        servers::write_tokens(dir.path(), &admin_token)?;
+        servers::write_tokens(dir.path(), &options.tokens, &admin_token)?;
         let etcd = servers::spawn_etcd(dir.path(), &ports).await?;
         let apiserver =
             servers::spawn_apiserver(dir.path(), &ports, &options.apiserver_args).await?;

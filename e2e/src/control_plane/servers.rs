@@ -31,11 +31,14 @@ pub(super) fn etcd_data(dir: &Path) -> PathBuf {
     dir.join("etcd")
 }
 
-pub(super) fn write_tokens(dir: &Path, admin_token: &str) -> anyhow::Result<()> {
-    let tokens = format!(
+pub(super) fn write_tokens(dir: &Path, further: &[u8], admin_token: &str) -> anyhow::Result<()> {
+    let users = format!(
         "{admin_token},admin,1,system:masters\nalice-token,alice,2,developers\nbob-token,bob,3\n"
     );
-    Ok(fs::write(dir.join("tokens.csv"), tokens)?)
+    Ok(fs::write(
+        dir.join("tokens.csv"),
+        [further, users.as_bytes()].concat(),
+    )?)
 }
 
 pub(super) async fn spawn_etcd(dir: &Path, ports: &Ports) -> anyhow::Result<Process> {

@@ -9,6 +9,8 @@
 )]
 
 mod aborts;
+mod access_review;
+mod authentication;
 mod clients;
 mod control_plane;
 mod counts;
