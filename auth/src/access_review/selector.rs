@@ -271,6 +271,7 @@ mod tests {
             ("metadata.name==a", Some("a")),
             ("spec.nodeName=n,metadata.name=a", Some("a")),
             ("metadata.name=b,metadata.name=a", Some("a")),
+            ("metadata.name=a,metadata.name=b", Some("a")),
             ("metadata.name!=a,metadata.name=b", Some("b")),
             (r"metadata.name=a\,b", Some("a,b")),
             ("metadata.name!=a", None),
