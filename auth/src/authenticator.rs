@@ -205,7 +205,7 @@ impl Authenticator {
             .methods
             .token_file
             .as_ref()
-            .and_then(|it| it.user(token))
+            .and_then(|it| it.user(&digest))
         {
             let user = TokenUser {
                 user,

@@ -40,10 +40,9 @@ impl TokenFile {
         Ok(())
     }
 
-    /// Whose token it is.
-    pub(crate) fn user(&self, token: &[u8]) -> Option<UserInfo> {
-        let digest: [u8; 32] = Sha256::digest(token).into();
-        self.users.load().get(&digest).cloned()
+    /// Whose token has this digest.
+    pub(crate) fn user(&self, digest: &[u8; 32]) -> Option<UserInfo> {
+        self.users.load().get(digest).cloned()
     }
 }
 
