@@ -7,6 +7,7 @@
 //! authenticator   a request's credentials → its user, or nobody
 //! bearer_token    making a token, and finding the one a request carries
 //! certificate     client certificates → their users
+//! jwt             tokens that an OpenID Connect issuer has signed → their users
 //! token_file      static tokens
 //! token_review    tokens that another cluster judges
 //! token_user      what a token says, or why it says nothing
@@ -17,6 +18,7 @@ mod access_review;
 mod authenticator;
 mod bearer_token;
 mod certificate;
+mod jwt;
 mod token_file;
 mod token_review;
 mod token_user;
@@ -31,6 +33,7 @@ pub use authenticator::{
 };
 pub use bearer_token::generate_token;
 pub use certificate::{ClientCertificates, accept_any};
+pub use jwt::{AuthenticationConfiguration, Mistake};
 pub use token_file::TokenFile;
 pub use token_review::{ReviewTokens, reviewed, token_review, unverified_issuer};
 pub use token_user::{TokenError, TokenUser};
