@@ -33,7 +33,7 @@ pub use authenticator::{
 };
 pub use bearer_token::generate_token;
 pub use certificate::{ClientCertificates, accept_any};
-pub use jwt::{AuthenticationConfiguration, Mistake};
+pub use jwt::{AuthenticationConfiguration, JwtAuthenticator, KeyTiming, Mistake};
 pub use token_file::TokenFile;
 pub use token_review::{ReviewTokens, reviewed, token_review, unverified_issuer};
 pub use token_user::{TokenError, TokenUser};

@@ -17,6 +17,7 @@ use std::fmt;
 use serde_json::Value;
 
 use super::claim_path::ClaimPath;
+pub(super) use issuer::roots;
 use node::Node;
 
 /// The versions that are understood; they do not differ in what is in them.

@@ -73,7 +73,7 @@ pub(super) fn issuer(mut entry: Node<'_>) -> IssuerConfig {
 }
 
 /// The CAs of a PEM text, one at least.
-pub(super) fn roots(pem: &str) -> Result<RootCertStore, String> {
+pub(in crate::jwt) fn roots(pem: &str) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
         let certificate = certificate.map_err(|error| format!("not PEM: {error}"))?;
