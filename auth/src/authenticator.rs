@@ -12,6 +12,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::bearer_token;
 use crate::certificate::ClientCertificates;
+use crate::jwt::JwtAuthenticator;
 use crate::token_file::TokenFile;
 use crate::token_review::ReviewTokens;
 use crate::token_user::{TokenError, TokenUser};
@@ -36,6 +37,8 @@ pub struct Methods {
     pub generated_token: Option<String>,
     /// Static tokens.
     pub token_file: Option<TokenFile>,
+    /// Tokens of OpenID Connect issuers.
+    pub jwt: Option<Arc<JwtAuthenticator>>,
     /// Tokens that a cluster is asked about.
     pub token_review: Option<Arc<dyn ReviewTokens>>,
     /// Whether a request without any credential is [`UserInfo::anonymous`].
@@ -218,6 +221,12 @@ impl Authenticator {
         }
         // The others know only tokens that are text.
         let token = std::str::from_utf8(token).ok()?;
+        if let Some(jwt) = &self.methods.jwt {
+            let user = self.judge(Method::Jwt, jwt.authenticate(token).await, failures);
+            if user.is_some() {
+                return user;
+            }
+        }
         let reviewer = self.methods.token_review.as_ref()?;
         self.judge(Method::TokenReview, reviewer.review(token).await, failures)
     }

@@ -18,7 +18,7 @@ mod key_set;
 #[cfg(test)]
 mod signer;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::collections::HashMap;
 use std::fmt;

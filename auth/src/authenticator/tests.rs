@@ -8,6 +8,7 @@ use rcgen::{
 };
 
 use super::*;
+use crate::jwt::tests::with_a_token;
 
 fn token_file(content: &str) -> Option<TokenFile> {
     Some(TokenFile::new(content.as_bytes()).unwrap())
@@ -218,6 +219,48 @@ async fn methods_are_tried_in_order_until_one_knows() {
         let got = who(&authenticator, &headers, certificate.map(Vec::as_slice)).await;
         assert_eq!(got, expected, "{headers:?}");
     }
+}
+
+#[tokio::test]
+async fn a_jwt_comes_after_the_token_file_and_before_a_review() {
+    let (jwt, token) = with_a_token();
+    let (_, foreign) = with_a_token();
+    let jwt = Some(Arc::new(jwt));
+    let bearer = format!("Bearer {token}");
+    let headers = [(BEARER, bearer.as_str())];
+    let alice = "alice[system:authenticated] jwt";
+    let authenticator = Authenticator::new(Methods {
+        token_file: token_file("a,alice,1\n"),
+        jwt: jwt.clone(),
+        token_review: Some(Arc::new(Down)),
+        ..Methods::default()
+    });
+    assert_eq!(who(&authenticator, &headers, None).await, alice);
+    let listed = Authenticator::new(Methods {
+        token_file: token_file(&format!("{token},listed,1\n")),
+        jwt: jwt.clone(),
+        ..Methods::default()
+    });
+    let listed_is = "listed[system:authenticated] tokenFile";
+    assert_eq!(who(&listed, &headers, None).await, listed_is);
+    // A system's name in the file does not stop it.
+    let listed = Authenticator::new(Methods {
+        token_file: token_file(&format!("{token},system:admin,1\n")),
+        jwt,
+        ..Methods::default()
+    });
+    assert_eq!(who(&listed, &headers, None).await, alice);
+    // By a key that the issuer, which cannot be asked, may have by now.
+    let foreign = format!("Bearer {foreign}");
+    let headers = [(BEARER, foreign.as_str())];
+    let issuer_is = "Unavailable(\"https://127.0.0.1:1/";
+    let got = who(&listed, &headers, None).await;
+    assert!(got.starts_with(issuer_is), "{got}");
+    let unavailable = "Unavailable(\"down\")";
+    assert_eq!(who(&authenticator, &headers, None).await, unavailable);
+    // None of any issuer.
+    let headers = [(BEARER, "Bearer opaque")];
+    assert_eq!(who(&authenticator, &headers, None).await, unavailable);
 }
 
 #[tokio::test]

@@ -43,6 +43,14 @@ fn authenticator(signer: &Signer) -> JwtAuthenticator {
     JwtAuthenticator::of(HashMap::from([(ISSUER.to_owned(), issuer)]))
 }
 
+/// An authenticator and a token of alice's that is good for it.
+pub(crate) fn with_a_token() -> (JwtAuthenticator, String) {
+    let signer = Signer::ec();
+    let never = claims(&json!({"exp": 32_503_680_000_u64}));
+    let token = signer.token(&json!({"alg": "ES256"}), &never);
+    (authenticator(&signer), token)
+}
+
 fn seconds(seconds: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(seconds)
 }
