@@ -80,14 +80,42 @@ impl JwtAuthenticator {
         configuration: &AuthenticationConfiguration,
         timing: KeyTiming,
     ) -> Result<Self, String> {
+        Self::made(configuration, timing, &HashMap::new())
+    }
+
+    /// As [`JwtAuthenticator::new`], for a configuration that replaces this one's: the keys of an issuer whose server is the
+    /// same stay known, so that an issuer that is down just now is no matter. Users are not remembered, since what names
+    /// them may have changed.
+    ///
+    /// # Errors
+    /// An issuer cannot be asked with this configuration, and why.
+    pub fn reconfigured(
+        &self,
+        configuration: &AuthenticationConfiguration,
+        timing: KeyTiming,
+    ) -> Result<Self, String> {
+        Self::made(configuration, timing, &self.issuers)
+    }
+
+    fn made(
+        configuration: &AuthenticationConfiguration,
+        timing: KeyTiming,
+        before: &HashMap<String, Issuer>,
+    ) -> Result<Self, String> {
         let mut issuers = HashMap::new();
         for config in &configuration.issuers {
-            let fetch = Fetch::new(config).map_err(|error| format!("{}: {error}", config.url))?;
-            let issuer = Issuer {
-                config: config.clone(),
-                keys: IssuerKeys::start(fetch, timing),
+            let same = before.get(&config.url);
+            let same = same.filter(|it| it.config.has_server_of(config) && it.keys.are_by(timing));
+            let keys = match same {
+                Some(issuer) => issuer.keys.clone(),
+                None => {
+                    let fetch = Fetch::new(config);
+                    let fetch = fetch.map_err(|error| format!("{}: {error}", config.url))?;
+                    IssuerKeys::start(fetch, timing)
+                }
             };
-            issuers.insert(config.url.clone(), issuer);
+            let config = config.clone();
+            issuers.insert(config.url.clone(), Issuer { config, keys });
         }
         Ok(Self::of(issuers))
     }

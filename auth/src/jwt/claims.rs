@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
-use serde_json::Value;
+use serde_json::{Number, Value};
 
 use super::configuration::{IssuerConfig, Mapping};
 use crate::token_user::TokenUser;
@@ -198,15 +198,18 @@ impl Claims {
         text.ok_or_else(|| format!("claim {claim:?} is not a string"))
     }
 
-    /// A number of seconds since 1970; what is less than a second does not count.
+    /// A number of seconds since 1970, or one in quotes, as kube-apiserver has it; what is less than a second does not count.
     fn time(&self, claim: &str) -> Result<Option<SystemTime>, String> {
-        let value = match self.0.get(claim) {
+        let number = match self.0.get(claim) {
             None | Some(Value::Null) => return Ok(None),
-            Some(value) => value,
+            Some(Value::Number(number)) => Some(number.clone()),
+            Some(Value::String(text)) => text.parse().ok(),
+            Some(Value::Bool(_) | Value::Array(_) | Value::Object(_)) => None,
         };
-        let seconds = value.as_u64().map(Duration::from_secs).or_else(|| {
-            let seconds = value.as_f64()?.trunc();
-            Duration::try_from_secs_f64(seconds).ok()
+        let seconds = number.and_then(|number: Number| {
+            let whole = number.as_u64().map(Duration::from_secs);
+            let part = || Duration::try_from_secs_f64(number.as_f64()?.trunc()).ok();
+            whole.or_else(part)
         });
         let time = seconds.and_then(|it| UNIX_EPOCH.checked_add(it));
         time.map(Some)

@@ -79,6 +79,20 @@ pub(super) enum Mapping {
     Path(ClaimPath),
 }
 
+impl IssuerConfig {
+    /// Whether the keys of both are to be had in the same way.
+    pub(super) fn has_server_of(&self, other: &Self) -> bool {
+        let of = |it: &Self| {
+            (
+                it.url.clone(),
+                it.discovery_url.clone(),
+                it.certificate_authority.clone(),
+            )
+        };
+        of(self) == of(other)
+    }
+}
+
 impl AuthenticationConfiguration {
     /// Reads a file.
     ///

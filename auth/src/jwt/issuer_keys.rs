@@ -13,7 +13,7 @@ use super::fetch::Fetch;
 use super::key_set::KeySet;
 
 /// How often, and for how long.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyTiming {
     /// From the start of a fetch to the earliest start of the next. It bounds what tokens with keys that nobody knows can
     /// make the proxy ask for, and is how long a new key may be unknown in the worst case.
@@ -95,6 +95,11 @@ impl IssuerKeys {
             state: Mutex::default(),
             ended: watch::Sender::new(0),
         })
+    }
+
+    /// Whether they are fetched so often.
+    pub(super) fn are_by(&self, timing: KeyTiming) -> bool {
+        self.timing == timing
     }
 
     /// The keys in use; none before the first fetch that ended well. Old ones are fetched again in the background.

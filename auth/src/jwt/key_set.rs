@@ -17,6 +17,9 @@ const RSA: [Algorithm; 6] = [
     Algorithm::PS512,
 ];
 
+/// A token that names no key is tried with all, each of which takes some ten microseconds. Issuers have a handful.
+const MAX_KEYS: usize = 100;
+
 /// The keys of one issuer that may sign tokens: RSA from 2048 bits, and the curves P-256 and P-384. What is published
 /// beside them (keys for encryption, secrets, other kinds) is left out and harms nobody.
 pub(super) struct KeySet(Vec<Key>);
@@ -48,11 +51,15 @@ impl KeySet {
     /// Reads a JWKS document.
     ///
     /// # Errors
-    /// It is no such document.
+    /// It is no such document, or has too many keys.
     pub(super) fn parse(document: &[u8]) -> Result<Self, String> {
         let published: Published = serde_json::from_slice(document)
             .map_err(|error| format!("the key set cannot be read: {error}"))?;
-        Ok(Self(published.keys.into_iter().filter_map(key).collect()))
+        let keys: Vec<_> = published.keys.into_iter().filter_map(key).collect();
+        if keys.len() > MAX_KEYS {
+            return Err(format!("the key set has more than {MAX_KEYS} keys"));
+        }
+        Ok(Self(keys))
     }
 
     /// How many keys it has.

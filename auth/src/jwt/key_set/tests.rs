@@ -75,6 +75,12 @@ fn keys_that_sign_tokens_are_kept() {
         key_set(&[json!(1), rsa.jwk(), json!({"kty": "?"}), ec.jwk()]).len(),
         2
     );
+    let many = |count| {
+        let document = json!({"keys": vec![rsa.jwk(); count]}).to_string();
+        KeySet::parse(document.as_bytes()).map(|keys| keys.len())
+    };
+    assert_eq!(many(MAX_KEYS), Ok(MAX_KEYS));
+    assert!(many(MAX_KEYS + 1).is_err());
     for document in ["", "[]", "{}", r#"{"keys": {}}"#] {
         assert!(KeySet::parse(document.as_bytes()).is_err(), "{document}");
     }
