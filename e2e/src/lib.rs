@@ -16,6 +16,7 @@ pub mod kubeconfig;
 pub mod kubectl;
 pub mod measure;
 pub mod names;
+pub mod oidc_issuer;
 pub mod open_files;
 pub mod poll;
 pub mod process;

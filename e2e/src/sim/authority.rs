@@ -93,7 +93,7 @@ impl Authority {
     }
 
     /// What serves TLS at an address.
-    pub(super) fn acceptor(&self, name: &str, address: IpAddr) -> anyhow::Result<TlsAcceptor> {
+    pub(crate) fn acceptor(&self, name: &str, address: IpAddr) -> anyhow::Result<TlsAcceptor> {
         let mut serving =
             CertificateParams::new(vec!["localhost".to_owned(), address.to_string()])?;
         serving.distinguished_name.push(DnType::CommonName, name);

@@ -24,6 +24,7 @@ mod fleet_api;
 mod fleet_box;
 mod forward;
 mod freshness;
+mod jwt;
 mod kubectl;
 mod limits;
 mod metrics;
