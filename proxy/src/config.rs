@@ -20,7 +20,9 @@ use fleetcache_cache::informers::{CachePolicy, InformersConfig};
 use serde_json::Value;
 
 use crate::args::ServeArgs;
+use crate::authorization::AuthorizationSettings;
 use crate::handler::ClusterSettings;
+use crate::identity::Identity;
 use crate::read_settings::{
     OnMissingInformer, ReadSettings, UnsetResourceVersion, WhenDisconnected,
 };
@@ -360,6 +362,8 @@ impl Config {
             watch_disconnect_grace: it.watch_disconnect_grace,
             max_in_flight: it.max_in_flight,
             reads: self.reads(it.when_disconnected),
+            identity: Identity::Proxy,
+            authorization: AuthorizationSettings::default(),
         }
     }
 

@@ -82,6 +82,8 @@ pub enum LiveReason {
     Method,
     /// The configuration says that this kind is never kept.
     Never,
+    /// The cluster does not allow it to the user, or could not say: its own answer is given.
+    NotAllowed,
     /// Nobody has asked for this kind, or too seldom.
     NotStarted,
     /// The informer has not synced, or not resumed on this connection.
@@ -125,6 +127,7 @@ impl LiveReason {
             Self::MaxAge => "max-age",
             Self::Method => "method",
             Self::Never => "never",
+            Self::NotAllowed => "not-allowed",
             Self::NotStarted => "not-started",
             Self::NotSynced => "not-synced",
             Self::Options => "options",
@@ -147,6 +150,7 @@ impl LiveReason {
             Self::Method => "method",
             Self::Configured
             | Self::Never
+            | Self::NotAllowed
             | Self::Path
             | Self::Refused(_)
             | Self::Subresource

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fleetcache_auth::{AuthenticationError, Authenticator, Credentials};
+use fleetcache_auth::{AuthenticationError, Authenticator, Credentials, UserInfo};
 use fleetcache_cache::cluster_accessor::ClusterAccessor;
 use fleetcache_cache::cluster_cache::ClusterCache;
 use fleetcache_cache::connection::Connection;
@@ -13,6 +13,7 @@ use hyper::body::Incoming;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::authorization::{Access, AuthorizationSettings};
 use crate::body::Body;
 use crate::cache_control::CacheControl;
 use crate::decision::LiveReason;
@@ -20,14 +21,16 @@ use crate::documents::DocumentRequest;
 use crate::draining;
 use crate::error::Error;
 use crate::fleet_api::{FleetApi, FleetRequest};
+use crate::identity::{AsWhom, Identity};
 use crate::limits::{ClusterLimits, Limits};
 use crate::listener::WatchWriter;
 use crate::live::{self, LiveRequest};
 use crate::memory;
 use crate::metrics::Metrics;
 use crate::observe::Observation;
+use crate::question;
 use crate::read_settings::ReadSettings;
-use crate::request_info::{RequestInfo, Verb};
+use crate::request_info::{RequestInfo, ResourcePath, Verb};
 use crate::status;
 
 mod asked;
@@ -35,6 +38,9 @@ mod outcome;
 
 use asked::Asked;
 use outcome::Outcome;
+
+/// The group of roles and their bindings.
+const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// What the data path is told by the configuration, per cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +53,10 @@ pub struct ClusterSettings {
     pub max_in_flight: usize,
     /// How new reads are, and where they may come from.
     pub reads: ReadSettings,
+    /// As whom requests reach the cluster.
+    pub identity: Identity,
+    /// How it is found out what users may read.
+    pub authorization: AuthorizationSettings,
 }
 
 /// What a handler needs.
@@ -130,20 +140,20 @@ impl Handler {
     }
 
     /// Who is asking; whoever asks to be somebody else is refused.
-    async fn authenticate(&self, headers: &HeaderMap) -> Result<(), Error> {
+    async fn authenticate(&self, headers: &HeaderMap) -> Result<Arc<UserInfo>, Error> {
         let credentials = Credentials {
             headers,
             certificates: None,
         };
         let user = self.parts.authenticator.authenticate(credentials);
-        user.await.map_err(|error| match error {
+        let authenticated = user.await.map_err(|error| match error {
             AuthenticationError::Unauthenticated => Error::Unauthenticated,
             AuthenticationError::Unavailable(why) => Error::AuthenticationUnavailable(why),
         })?;
         if impersonates(headers) {
             return Err(Error::ImpersonationRefused);
         }
-        Ok(())
+        Ok(authenticated.user)
     }
 
     /// A watch from memory: it ends with the process, and its connection where the client does not read.
@@ -183,28 +193,37 @@ impl Handler {
         // 1 where to: silently, so that nobody learns names without a credential
         let cluster = self.parts.clusters.get(info.cluster);
         // 2 who is asking → 401
-        self.authenticate(request.headers()).await?;
+        let user = self.authenticate(request.headers()).await?;
         let cluster = cluster.ok_or_else(|| Error::ClusterNotFound {
             cluster: info.cluster.to_owned(),
         })?;
         let limits = self.limits(&cluster)?;
         let settings = &limits.settings;
+        let access = Access {
+            cluster: Arc::clone(&cluster),
+            decisions: Arc::clone(&limits.decisions),
+            settings: settings.authorization,
+            user: (settings.identity != Identity::Proxy).then_some(user),
+        };
         // 3 reachable? waits for nothing but a connect in flight, and not long → 503, or what is known of the cluster
         let document = DocumentRequest::of(info, request.headers());
         let connection = match (cluster.connected().await, document) {
             (Ok(connection), Some(document)) => {
                 return self
-                    .document(&cluster, &connection, info, document, request, audit_id)
+                    .document(&access, &connection, info, document, request, audit_id)
                     .await;
             }
             (Ok(connection), None) => connection,
             (Err(why), document) => {
-                let document = document.and_then(|it| it.while_disconnected(&cluster, audit_id));
+                let epoch = cluster.status().epoch;
+                let document = document
+                    .filter(|_| access.was_allowed(epoch, || question::of_document(info)))
+                    .and_then(|it| it.while_disconnected(&cluster, audit_id));
                 if let Some(document) = document {
                     return Ok(document.into());
                 }
                 let headers = request.headers();
-                let last_known = memory::last_known(&cluster, info, headers, &settings.reads);
+                let last_known = memory::last_known(&access, info, headers, &settings.reads);
                 let last_known = last_known.await;
                 let not_connected = || Error::ClusterNotConnected {
                     cluster: info.cluster.to_owned(),
@@ -220,7 +239,7 @@ impl Handler {
         };
         // 4 from memory?
         let (headers, on_missing) = (request.headers(), settings.reads.on_missing_informer);
-        let answer = memory::answer(&cluster, &connection, info, headers, settings, on_missing);
+        let answer = memory::answer(&access, &connection, info, headers, settings, on_missing);
         let reason = match answer.await? {
             Ok(response) => {
                 let response = if info.verb == Verb::Watch {
@@ -239,7 +258,7 @@ impl Handler {
             });
         }
         // 5 live: the cluster itself authorizes and answers
-        let response = self.forward(&cluster, &connection, info, request).await?;
+        let response = self.forward(&access, &connection, info, request).await?;
         if response.status().is_success() {
             start_informer(&cluster, info, reason);
         }
@@ -249,18 +268,29 @@ impl Handler {
     /// What a cluster says about itself: it is asked each time, and need not repeat what is held.
     async fn document(
         &self,
-        cluster: &Arc<ClusterAccessor>,
+        access: &Access,
         connection: &Arc<Connection>,
         info: &RequestInfo<'_>,
         document: DocumentRequest,
         mut request: Request<Incoming>,
         audit_id: &HeaderValue,
     ) -> Result<Outcome, Error> {
-        let asked = document.ask(cluster, connection.epoch, request.headers_mut());
-        match self.forward(cluster, connection, info, request).await {
-            Ok(response) => Ok(asked.answer(response).into()),
+        let (cluster, epoch) = (&access.cluster, connection.epoch);
+        let asked = document.ask(cluster, epoch, request.headers_mut());
+        let question = || question::of_document(info);
+        match self.forward(access, connection, info, request).await {
+            Ok(response) => {
+                let status = response.status();
+                if status.is_success() || status == StatusCode::NOT_MODIFIED {
+                    access.note_allowed(epoch, question);
+                }
+                Ok(asked.answer(response).into())
+            }
             Err(error) => {
-                let held = asked.instead_of(&error, audit_id);
+                let allowed = access.was_allowed(epoch, question);
+                let held = allowed
+                    .then(|| asked.instead_of(&error, audit_id))
+                    .flatten();
                 held.map(Outcome::from).ok_or(error)
             }
         }
@@ -276,11 +306,12 @@ impl Handler {
 
     async fn forward(
         &self,
-        cluster: &ClusterAccessor,
+        access: &Access,
         connection: &Arc<Connection>,
         info: &RequestInfo<'_>,
         request: Request<Incoming>,
     ) -> Result<Response<Body>, Error> {
+        let cluster = &access.cluster;
         let limits = self.limits(cluster)?;
         let long_running = info.is_long_running();
         let permit = if long_running {
@@ -305,6 +336,7 @@ impl Handler {
             request_timeout: limits.settings.request_timeout,
             watch_disconnect_grace: limits.settings.watch_disconnect_grace,
             removed: cluster.removed(),
+            as_whom: AsWhom::of(access.user.as_deref()),
         };
         let answer = live::forward(connection, live, request, &self.parts.tunnels).await;
         drop(permit);
@@ -313,6 +345,9 @@ impl Handler {
         } else {
             answer
         };
+        if answer.as_ref().is_ok_and(|it| it.status().is_success()) && changes_roles(info) {
+            access.decisions.flush();
+        }
         match (answer, observation) {
             (Ok(response), Some(observation)) => Ok(observation.answer(response)),
             (Err(error), Some(observation)) if !error.outcome_unknown() => {
@@ -336,6 +371,12 @@ impl Handler {
 pub(crate) fn impersonates(headers: &HeaderMap) -> bool {
     let mut names = headers.keys();
     names.any(|name| name.as_str().starts_with("impersonate-"))
+}
+
+/// Whether a request may have changed who may do what.
+fn changes_roles(info: &RequestInfo<'_>) -> bool {
+    let resource = || ResourcePath::parse_lenient(info.path());
+    info.verb.is_write() && resource().is_some_and(|it| &*it.gvr.group == RBAC)
 }
 
 /// A request that an informer of its kind could have answered was allowed: it may start one.

@@ -6,11 +6,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arc_swap::ArcSwap;
 
+use crate::authorization::{Authorizer, ClusterDecisions};
 use crate::handler::ClusterSettings;
 
 /// The settings of all clusters, and how many requests are in flight to each.
 #[derive(Debug, Default)]
 pub struct Limits {
+    authorizer: Authorizer,
     /// Read by every live request, without a lock.
     clusters: ArcSwap<HashMap<String, Arc<ClusterLimits>>>,
 }
@@ -20,6 +22,8 @@ pub struct Limits {
 pub struct ClusterLimits {
     /// What the configuration says.
     pub settings: ClusterSettings,
+    /// What the cluster allows users.
+    pub decisions: Arc<ClusterDecisions>,
     in_flight: Arc<AtomicUsize>,
 }
 
@@ -34,13 +38,16 @@ impl Limits {
         let now = settings.into_iter().map(|(name, settings)| {
             let known = before.get(&name);
             let in_flight = known.map_or_else(Arc::default, |it| Arc::clone(&it.in_flight));
-            (
-                name,
-                Arc::new(ClusterLimits {
-                    settings,
-                    in_flight,
-                }),
-            )
+            let decisions = known.map_or_else(
+                || self.authorizer.of_cluster(&name),
+                |it| Arc::clone(&it.decisions),
+            );
+            let limits = ClusterLimits {
+                settings,
+                decisions,
+                in_flight,
+            };
+            (name, Arc::new(limits))
         });
         self.clusters.store(Arc::new(now.collect()));
     }
@@ -80,6 +87,8 @@ mod tests {
             watch_disconnect_grace: Duration::ZERO,
             max_in_flight,
             reads: Default::default(),
+            identity: Default::default(),
+            authorization: Default::default(),
         }
     }
 

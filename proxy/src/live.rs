@@ -23,6 +23,7 @@ use tokio_util::task::TaskTracker;
 use crate::body::{Body, empty};
 use crate::error::Error;
 use crate::forwarded_headers::{self, Forwarding};
+use crate::identity::AsWhom;
 use crate::{location, upgrade};
 
 mod answer_body;
@@ -57,6 +58,8 @@ pub struct LiveRequest<'a> {
     pub watch_disconnect_grace: Duration,
     /// Fires when the cluster is removed: its tunnels end.
     pub removed: &'a CancellationToken,
+    /// Whose request it is to the cluster.
+    pub as_whom: AsWhom<'a>,
 }
 
 /// Sends a request to its cluster and streams the answer back; upgrades become tunnels, tasks of `tunnels`.
@@ -92,6 +95,8 @@ async fn exchange<U: Upstream>(
             upgrade: client_upgrade.is_some(),
         },
     );
+    // After the client's own were taken out, which may not say who it is.
+    live.as_whom.say(&mut headers)?;
     announce_length(&body, &mut headers);
     let repeat = client_upgrade
         .is_none()

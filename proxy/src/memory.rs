@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fleetcache_cache::cluster_accessor::ClusterAccessor;
 use fleetcache_cache::connection::Connection;
 use fleetcache_cache::informer::{Informer, NotServable, Scope};
 use fleetcache_cache::informers::Lookup;
@@ -12,6 +11,7 @@ use fleetcache_cache::store::Snapshot;
 use http::header::WARNING;
 use http::{HeaderMap, Response};
 
+use crate::authorization::{Access, Verdict};
 use crate::body::Body;
 use crate::cached;
 use crate::decision::watch::CachedWatch;
@@ -20,7 +20,7 @@ use crate::error::Error;
 use crate::handler::ClusterSettings;
 use crate::read_settings::{OnMissingInformer, ReadSettings, WhenDisconnected};
 use crate::request_info::{RequestInfo, ResourcePath, Verb};
-use crate::{status, watch};
+use crate::{question, status, watch};
 
 /// A request that an informer could answer.
 enum Asked<'r> {
@@ -50,15 +50,14 @@ impl<'r> Asked<'r> {
 
     async fn answer(
         &self,
-        cluster: &ClusterAccessor,
-        connection: &Connection,
+        reader: &Reader<'_>,
         settings: &ClusterSettings,
     ) -> Result<Result<Response<Body>, LiveReason>, Error> {
         match self {
-            Self::Read(resource, read) => from_informer(cluster, connection, resource, read).await,
+            Self::Read(resource, read) => from_informer(reader, resource, read).await,
             Self::Watch(resource, asked) => {
                 let grace = settings.watch_disconnect_grace;
-                Ok(watch::answer(cluster, connection, resource, asked, grace).await)
+                Ok(watch::answer(reader, resource, asked, grace).await)
             }
         }
     }
@@ -72,6 +71,31 @@ impl<'r> Asked<'r> {
     }
 }
 
+/// Who reads what, and where.
+pub(crate) struct Reader<'a> {
+    /// The user, and what is known of what it may see.
+    pub(crate) access: &'a Access,
+    /// The cluster's connection.
+    pub(crate) connection: &'a Arc<Connection>,
+    /// The request.
+    pub(crate) info: &'a RequestInfo<'a>,
+}
+
+impl Reader<'_> {
+    /// Whether the user may see it. Asked before memory is looked at: what is shown is no older than what is known of the
+    /// user.
+    ///
+    /// # Errors
+    /// It goes live: the cluster has the words for who may not.
+    pub(crate) async fn verdict(&self, resource: &ResourcePath<'_>) -> Result<Verdict, LiveReason> {
+        let question = || question::of_read(self.info, resource);
+        match self.access.verdict(self.connection, question).await {
+            Verdict::Denied | Verdict::Unknown => Err(LiveReason::NotAllowed),
+            allowed @ Verdict::Allowed { .. } => Ok(allowed),
+        }
+    }
+}
+
 /// Answers from the kind's informer, or says why it cannot. Where `on_missing` says so, waits for an informer that has not
 /// synced, for as long as a request may take.
 ///
@@ -79,8 +103,8 @@ impl<'r> Asked<'r> {
 /// There is no informer yet, and `on_missing` says that this is an error; or the page is one of the cluster that was there
 /// before.
 pub async fn answer(
-    cluster: &ClusterAccessor,
-    connection: &Connection,
+    access: &Access,
+    connection: &Arc<Connection>,
     info: &RequestInfo<'_>,
     headers: &HeaderMap,
     settings: &ClusterSettings,
@@ -90,47 +114,48 @@ pub async fn answer(
         Ok(asked) => asked,
         Err(reason) => return Ok(Err(reason)),
     };
-    let patience = settings.request_timeout;
-    match asked.answer(cluster, connection, settings).await? {
-        Err(reason)
-            if asked.may_wait()
-                && waited(
-                    cluster,
-                    connection,
-                    asked.resource(),
-                    reason,
-                    on_missing,
-                    patience,
-                )
-                .await? =>
-        {
-            asked.answer(cluster, connection, settings).await
-        }
-        now => Ok(now),
+    let reader = Reader {
+        access,
+        connection,
+        info,
+    };
+    let now = asked.answer(&reader, settings).await?;
+    let Err(reason) = now else { return Ok(now) };
+    let missing = matches!(reason, LiveReason::NotStarted | LiveReason::NotSynced);
+    if !missing || !asked.may_wait() || on_missing == OnMissingInformer::Live {
+        return Ok(now);
     }
+    // Nobody makes the proxy list what it may not see.
+    if let Err(reason) = reader.verdict(asked.resource()).await {
+        return Ok(Err(reason));
+    }
+    wait_for_informer(
+        &reader,
+        asked.resource(),
+        on_missing,
+        settings.request_timeout,
+    )
+    .await?;
+    asked.answer(&reader, settings).await
 }
 
-/// Whether an informer was waited for that was the reason why there was no answer from memory. It may not be there yet.
+/// Starts the informer that was the reason why there was no answer from memory, and waits for it. It may not be there yet
+/// when this returns.
 ///
 /// # Errors
 /// There is no informer yet, and the configuration says that this is an error.
-async fn waited(
-    cluster: &ClusterAccessor,
-    connection: &Connection,
+async fn wait_for_informer(
+    reader: &Reader<'_>,
     resource: &ResourcePath<'_>,
-    reason: LiveReason,
     on_missing: OnMissingInformer,
     patience: Duration,
-) -> Result<bool, Error> {
-    let missing = matches!(reason, LiveReason::NotStarted | LiveReason::NotSynced);
-    if !missing || on_missing == OnMissingInformer::Live {
-        return Ok(false);
-    }
+) -> Result<(), Error> {
+    let (cluster, connection) = (&reader.access.cluster, reader.connection);
     let informers = cluster.informers();
     informers.demand(&resource.gvr);
     let Lookup::Informer(informer) = informers.lookup(&resource.gvr) else {
         // The kind is one that stays live, for a reason of its own.
-        return Ok(true);
+        return Ok(());
     };
     if on_missing == OnMissingInformer::Fail {
         return Err(Error::InformerMissing {
@@ -142,19 +167,23 @@ async fn waited(
     let synced = connection.closed().run_until_cancelled(synced);
     // In time, or refused, or the connection is lost: what stands then tells.
     let _ = tokio::time::timeout(patience, synced).await;
-    Ok(true)
+    Ok(())
 }
 
 async fn from_informer(
-    cluster: &ClusterAccessor,
-    connection: &Connection,
+    reader: &Reader<'_>,
     resource: &ResourcePath<'_>,
     read: &CachedRead,
 ) -> Result<Result<Response<Body>, LiveReason>, Error> {
-    let informer = match decision::informer(cluster.informers().lookup(&resource.gvr)) {
+    let informers = reader.access.cluster.informers();
+    let informer = match decision::informer(informers.lookup(&resource.gvr)) {
         Ok(informer) => informer,
         Err(reason) => return Ok(Err(reason)),
     };
+    if let Err(reason) = reader.verdict(resource).await {
+        return Ok(Err(reason));
+    }
+    let connection = reader.connection;
     let on = (connection.generation, connection.epoch);
     let held = snapshot(&informer, on, scope(resource), read.freshness).await;
     let snapshot = match (held, &read.from) {
@@ -205,9 +234,9 @@ async fn show(
 }
 
 /// Answers with what was known last of a cluster that is not connected, where the configuration says so and the request
-/// does not forbid it. `None`: there is nothing to show.
+/// does not forbid it, to whom the cluster allowed it when it was last asked. `None`: there is nothing to show.
 pub async fn last_known(
-    cluster: &ClusterAccessor,
+    access: &Access,
     info: &RequestInfo<'_>,
     headers: &HeaderMap,
     settings: &ReadSettings,
@@ -216,7 +245,12 @@ pub async fn last_known(
         return None;
     }
     let (resource, read) = decision::cacheable(info, headers, settings).ok()?;
+    let cluster = &access.cluster;
     let lost = cluster.lost()?;
+    let allowed = access.was_allowed(lost.epoch, || question::of_read(info, resource));
+    if !allowed {
+        return None;
+    }
     let informer = decision::informer(cluster.informers().lookup(&resource.gvr)).ok()?;
     // The floor is not asked: what was told since the informer was last right cannot be had now.
     let (epoch, scope) = (lost.epoch, scope(resource));

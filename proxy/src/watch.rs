@@ -8,8 +8,6 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use fleetcache_cache::cluster_accessor::ClusterAccessor;
-use fleetcache_cache::connection::Connection;
 use fleetcache_cache::informer::{Informer, NotServable};
 use fleetcache_cache::resource_version::ResourceVersion;
 use fleetcache_cache::store::Snapshot;
@@ -20,11 +18,13 @@ use http_body_util::{BodyExt, StreamBody};
 use hyper::body::{Body as HttpBody, Frame};
 use tokio::time::{Instant, Sleep};
 
+use crate::authorization::while_allowed;
 use crate::body::{Body, BoxError};
 use crate::cached::{TURN_BYTES, from_memory};
 use crate::decision::watch::{Begin, CachedWatch};
 use crate::decision::{self, LiveReason};
-use crate::memory::{scope, snapshot, young_enough};
+use crate::memory::{Reader, scope, snapshot, young_enough};
+use crate::question;
 use crate::rarely::Rarely;
 use crate::request_info::ResourcePath;
 use crate::status;
@@ -43,14 +43,16 @@ const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 /// Why it goes live.
-pub async fn answer(
-    cluster: &ClusterAccessor,
-    connection: &Connection,
+pub(crate) async fn answer(
+    reader: &Reader<'_>,
     resource: &ResourcePath<'_>,
     watch: &CachedWatch,
     grace: Duration,
 ) -> Result<Response<Body>, LiveReason> {
-    let informer = decision::informer(cluster.informers().lookup(&resource.gvr))?;
+    let (access, connection) = (reader.access, reader.connection);
+    let informers = access.cluster.informers();
+    let informer = decision::informer(informers.lookup(&resource.gvr))?;
+    let verdict = reader.verdict(resource).await?;
     let on = (connection.generation, connection.epoch);
     let begun = begin(&informer, on, resource, watch);
     let begun = connection.closed().run_until_cancelled(begun).await;
@@ -64,6 +66,9 @@ pub async fn answer(
     };
     let age = young_enough(watch.max_age, informer.age())?;
     let body = lines(watcher, watch, grace).boxed_unsync();
+    let body = while_allowed(body, access, verdict, || {
+        question::of_read(reader.info, resource)
+    });
     Ok(from_memory(body, Some(age), held.warnings()))
 }
 

@@ -13,6 +13,7 @@ use fleetcache_cache::informers::Lookup;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use serde::{Deserialize, Serialize};
 
+use crate::authorization::Access;
 use crate::cache_control::CacheControl;
 use crate::clusters::FEW;
 use crate::decision::LiveReason;
@@ -216,10 +217,17 @@ pub async fn explain(clusters: &ClusterCache, limits: &Limits, question: &Questi
         return error(request, "not-found", sentence);
     };
     let settings = &limits.settings;
+    // Of what can be answered: who may have it is for the cluster to say, of each user.
+    let access = Access {
+        cluster: Arc::clone(&cluster),
+        decisions: Arc::clone(&limits.decisions),
+        settings: settings.authorization,
+        user: None,
+    };
     let Some(connection) = cluster.current() else {
         let (reason, sentence) = not_connected(cluster.status());
         let error = error(request, reason.as_str(), sentence);
-        return while_disconnected(error, &cluster, settings, &info, headers).await;
+        return while_disconnected(error, &access, settings, &info, headers).await;
     };
     if DocumentRequest::of(&info, headers).is_some() {
         return Explanation {
@@ -232,7 +240,7 @@ pub async fn explain(clusters: &ClusterCache, limits: &Limits, question: &Questi
     }
     // Its answer is made as it is read, and nobody reads it. Whatever is configured: nothing is to start.
     let on_missing = OnMissingInformer::Live;
-    let outcome = memory::answer(&cluster, &connection, &info, headers, settings, on_missing);
+    let outcome = memory::answer(&access, &connection, &info, headers, settings, on_missing);
     let outcome = match outcome.await {
         Ok(outcome) => outcome.map(drop),
         Err(expired @ Error::PageExpired { .. }) => {
@@ -296,16 +304,16 @@ pub(crate) fn known_names(clusters: &ClusterCache) -> String {
 /// An error, unless the request is one that is answered all the same.
 async fn while_disconnected(
     mut error: Explanation,
-    cluster: &Arc<ClusterAccessor>,
+    access: &Access,
     settings: &ClusterSettings,
     info: &RequestInfo<'_>,
     headers: &HeaderMap,
 ) -> Explanation {
     let audit_id = HeaderValue::from_static("");
     let document = DocumentRequest::of(info, headers);
-    if document.is_some_and(|it| it.while_disconnected(cluster, &audit_id).is_some()) {
+    if document.is_some_and(|it| it.while_disconnected(&access.cluster, &audit_id).is_some()) {
         error.sentence += " This one is answered with what is known of the cluster.";
-    } else if memory::last_known(cluster, info, headers, &settings.reads)
+    } else if memory::last_known(access, info, headers, &settings.reads)
         .await
         .is_some()
     {

@@ -25,6 +25,7 @@ use tokio_util::task::TaskTracker;
 use super::upstream::Upstream;
 use super::{LiveRequest, exchange};
 use crate::body::BoxError;
+use crate::identity::AsWhom;
 use crate::status;
 
 /// A connection to a scripted cluster, which remembers what its owner was told.
@@ -217,6 +218,7 @@ impl Proxy {
                             request_timeout: kind.request_timeout,
                             watch_disconnect_grace: kind.watch_disconnect_grace,
                             removed: &CancellationToken::new(),
+                            as_whom: AsWhom::Proxy,
                         };
                         let answer = exchange(&connection, &live, request, &tunnels).await;
                         Ok::<_, std::convert::Infallible>(

@@ -70,6 +70,7 @@ mod tests {
     use http::HeaderValue;
 
     use super::*;
+    use crate::identity::AsWhom;
 
     #[track_caller]
     fn check(path_and_query: &str, long_running: bool, watch: bool, passed: bool, expected: bool) {
@@ -82,6 +83,7 @@ mod tests {
             request_timeout: Duration::ZERO,
             watch_disconnect_grace: Duration::ZERO,
             removed: &tokio_util::sync::CancellationToken::new(),
+            as_whom: AsWhom::Proxy,
         };
         let mut headers = HeaderMap::new();
         if passed {

@@ -64,6 +64,9 @@ pub(super) fn sentence(reason: LiveReason) -> &'static str {
             "The configuration says that this kind is never kept (Secrets, Events and Leases unless it says otherwise). A rule \
              under `resources` with `cache: onDemand` or `cache: always` changes that, without a restart."
         }
+        LiveReason::NotAllowed => {
+            "The cluster does not allow it to the user, or could not say whether it does: its own answer is given."
+        }
         LiveReason::NotStarted => {
             "Nobody has read this kind lately. The first LIST or watch that the cluster allows, or the third GET within a \
              minute, starts its informer; `cache: always` under `resources` starts it at the connect."
