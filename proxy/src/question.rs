@@ -1,6 +1,6 @@
 //! What a request wants, as an authorizer is asked about it.
 
-use fleetcache_auth::{NonResourceAttributes, Question, ResourceAttributes, name_of};
+use fleetcache_auth::{NonResourceAttributes, Question, ResourceAttributes, selected_name};
 
 use crate::query::{percent_decode, query_pairs};
 use crate::request_info::{RequestInfo, ResourcePath};
@@ -19,7 +19,7 @@ pub(crate) fn of_read(info: &RequestInfo<'_>, resource: &ResourcePath<'_>) -> Qu
     }
     let name = match (&resource.name, &fields) {
         (Some(name), _) => name.to_string(),
-        (None, Some(fields)) => name_of(fields).unwrap_or_default(),
+        (None, Some(fields)) => selected_name(fields).unwrap_or_default(),
         (None, None) => String::new(),
     };
     let gvr = &resource.gvr;
