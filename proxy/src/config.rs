@@ -10,6 +10,7 @@ mod mistakes;
 mod names;
 mod section;
 mod sources;
+mod users;
 
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
@@ -33,6 +34,10 @@ pub use listen_address::ListenAddress;
 pub use memory_limit::MemoryLimit;
 pub use mistakes::{Mistake, Mistakes};
 pub use sources::{KubeconfigOrigin, KubeconfigSource, ManagementSource, SourcesConfig};
+pub use users::{
+    AuthenticationConfig, AuthorizationConfig, FleetReaders, ServingFiles, TlsConfig,
+    TokenReviewConfig,
+};
 
 /// What a proxy is told, checked.
 #[derive(Clone, Debug)]
@@ -59,6 +64,12 @@ pub struct Config {
     pub cache: CacheConfig,
     /// Which resources are kept in memory, where not by default.
     pub resources: Vec<ResourceRule>,
+    /// How HTTPS is served.
+    pub tls: TlsConfig,
+    /// How users are known.
+    pub authentication: AuthenticationConfig,
+    /// Who may read what is in memory.
+    pub authorization: AuthorizationConfig,
 }
 
 /// Contexts named by `--context`; each must be in some kubeconfig.
@@ -93,6 +104,10 @@ pub struct ClusterDefaults {
     pub remote_connection_grace_period: Duration,
     /// What becomes of reads while it is not connected.
     pub when_disconnected: WhenDisconnected,
+    /// As whom requests reach it.
+    pub identity: Identity,
+    /// As of [`AuthorizationConfig::settings`], where not as there.
+    pub broad_questions: Option<bool>,
 }
 
 /// The same keys for the clusters whose name matches; None leaves what held before.
@@ -120,6 +135,10 @@ pub struct ClusterOverride {
     pub remote_connection_grace_period: Option<Duration>,
     /// See [`ClusterDefaults`].
     pub when_disconnected: Option<WhenDisconnected>,
+    /// See [`ClusterDefaults`].
+    pub identity: Option<Identity>,
+    /// See [`ClusterDefaults`].
+    pub broad_questions: Option<bool>,
 }
 
 /// How connections are made.
@@ -177,6 +196,8 @@ impl Default for ClusterDefaults {
             watch_disconnect_grace: Duration::from_secs(60),
             remote_connection_grace_period: timing.remote_connection_grace_period,
             when_disconnected: WhenDisconnected::default(),
+            identity: Identity::Proxy,
+            broad_questions: None,
         }
     }
 }
@@ -256,6 +277,13 @@ impl Config {
             };
             mistakes.add(path, listen_address::overlap(&admin_listen, &listen));
         }
+        if let Some(problem) = file.authentication.disabled_there(&listen) {
+            let file = args.config.as_deref().unwrap_or_else(|| Path::new(""));
+            mistakes.add(
+                format!("{}: authentication.disabled", file.display()),
+                problem,
+            );
+        }
         let state_dir = args.state_dir.clone().or(file.state_dir);
         let state_dir = state_dir.or_else(|| default_state_dir(env));
         if state_dir.is_none() {
@@ -298,18 +326,28 @@ impl Config {
             connections: file.connections,
             cache: file.cache,
             resources: file.resources,
+            tls: file.tls,
+            authentication: file.authentication,
+            authorization: file.authorization,
         })
     }
 
-    /// The files that it comes from, the kubeconfigs that clusters come from, and those of the clusters that tell of
-    /// clusters.
+    /// The files that it comes from and names: also the kubeconfigs that clusters come from, those of the clusters that tell
+    /// of clusters, and those by which users are known.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
         let sources = &self.sources;
         let kubeconfigs = sources.kubeconfigs.iter().flat_map(|it| &it.paths);
         let management = sources.cluster_api.iter().chain(&sources.secrets);
         let management = management.map(|it| &it.kubeconfig);
         let files = self.file.iter().chain(kubeconfigs).chain(management);
-        files.map(PathBuf::as_path)
+        let files = files.map(PathBuf::as_path);
+        let users = self.tls.files().chain(self.authentication.files());
+        files.chain(users)
+    }
+
+    /// Whether users are known otherwise than by the proxy's own token, which counts where they are not.
+    pub fn has_authenticators(&self) -> bool {
+        !users::authenticators(&self.tls, &self.authentication).is_empty()
     }
 
     /// What holds for the cluster of that name.
@@ -356,14 +394,17 @@ impl Config {
 
     /// What the data path is told about the cluster of that name.
     pub fn settings(&self, name: &str) -> ClusterSettings {
-        let it = self.cluster(name);
+        let (it, everywhere) = (self.cluster(name), self.authorization.settings);
         ClusterSettings {
             request_timeout: it.request_timeout,
             watch_disconnect_grace: it.watch_disconnect_grace,
             max_in_flight: it.max_in_flight,
             reads: self.reads(it.when_disconnected),
-            identity: Identity::Proxy,
-            authorization: AuthorizationSettings::default(),
+            identity: it.identity,
+            authorization: AuthorizationSettings {
+                broad_questions: it.broad_questions.unwrap_or(everywhere.broad_questions),
+                ..everywhere
+            },
         }
     }
 
@@ -417,6 +458,10 @@ impl ClusterOverride {
             self.remote_connection_grace_period.as_ref(),
         );
         set(&mut it.when_disconnected, self.when_disconnected.as_ref());
+        set(&mut it.identity, self.identity.as_ref());
+        if self.broad_questions.is_some() {
+            it.broad_questions = self.broad_questions;
+        }
     }
 }
 

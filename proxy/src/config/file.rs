@@ -7,13 +7,16 @@ use serde_json::{Value, json};
 
 use super::section::{Key, NON_EMPTY, Reader, Section, key};
 use super::{
-    CacheConfig, ClusterDefaults, ClusterOverride, ConnectionsConfig, ListenAddress, Mistakes,
-    ResourceRule, SourcesConfig, glob, listen_address,
+    AuthenticationConfig, AuthorizationConfig, CacheConfig, ClusterDefaults, ClusterOverride,
+    ConnectionsConfig, ListenAddress, Mistakes, ResourceRule, SourcesConfig, TlsConfig, glob,
+    listen_address,
 };
 
 mod clusters;
 mod grace;
+mod identity;
 mod sections;
+mod users;
 
 use clusters::clusters;
 use sections::{cache, cluster, connections, resource};
@@ -30,6 +33,9 @@ pub(super) struct FileConfig {
     pub(super) connections: ConnectionsConfig,
     pub(super) cache: CacheConfig,
     pub(super) resources: Vec<ResourceRule>,
+    pub(super) tls: TlsConfig,
+    pub(super) authentication: AuthenticationConfig,
+    pub(super) authorization: AuthorizationConfig,
 }
 
 /// Reads a file. Relative paths in it start at its directory.
@@ -103,7 +109,7 @@ fn read_document(mut root: Section<'_>, base: &Path) -> FileConfig {
         key("kind", "What this document is."),
         "Configuration",
     );
-    root.unavailable(&["tls", "authentication", "authorization", "audit"]);
+    root.unavailable(&["audit"]);
     let listen = key("listen", "Where HTTPS is served; port 0 is any.");
     let admin_listen = key(
         "adminListen",
@@ -133,11 +139,20 @@ fn read_document(mut root: Section<'_>, base: &Path) -> FileConfig {
         ),
         connections: connections(root.section(key("connections", "How connections are made."))),
         cache: cache(root.section(key("cache", "How much is kept in memory."))),
+        tls: users::tls(root.section(key("tls", "How HTTPS is served.")), base),
+        authentication: users::authentication(
+            root.section(key("authentication", "How users are known.")),
+            base,
+        ),
+        authorization: users::authorization(
+            root.section(key("authorization", "Who may read what is in memory.")),
+        ),
         ..FileConfig::default()
     };
     // The defaults are an override of everything that is not said: one reader for the same keys.
     let mut defaults = root.section(key("defaults", "What holds for every cluster."));
     let said = cluster(&mut defaults, Some(&ClusterDefaults::default()));
+    config.defaults.identity = identity::default(&config.tls, &config.authentication);
     said.apply(&mut config.defaults);
     defaults.end();
     let overrides = "What holds for some clusters, with the keys of `defaults`; the last that says something wins.";
@@ -156,6 +171,10 @@ fn read_document(mut root: Section<'_>, base: &Path) -> FileConfig {
     for (path, problem) in grace::mistakes(&said, &config.defaults, &config.overrides) {
         root.mistake(&path, problem);
     }
+    let (tls, authentication) = (&config.tls, &config.authentication);
+    for (path, problem) in identity::mistakes(tls, authentication, &said, &config.overrides) {
+        root.mistake(&path, problem);
+    }
     let resources = "Kinds that are kept otherwise than at the first read.";
     let mut known = HashMap::new();
     for rule in root.sections(key("resources", resources)) {
@@ -171,11 +190,7 @@ fn read_document(mut root: Section<'_>, base: &Path) -> FileConfig {
 }
 
 fn constant(section: &mut Section<'_>, key: Key, expect: &str) {
-    section.choice(
-        key.required(format!("must be {expect:?}")),
-        &[(expect, ())],
-        &[],
-    );
+    section.choice(key.required(format!("must be {expect:?}")), &[(expect, ())]);
 }
 
 fn non_empty(text: &str) -> Result<String, String> {

@@ -52,6 +52,14 @@ impl ListenAddress {
         self.host.parse().ok()
     }
 
+    /// Whether nobody on another machine can reach it.
+    pub(super) fn is_loopback(&self) -> bool {
+        match self.ip() {
+            Some(ip) => ip.is_loopback(),
+            None => self.host.eq_ignore_ascii_case("localhost"),
+        }
+    }
+
     /// `https://host:port` by which a client on this machine reaches a listener of this address that got `bound`.
     pub fn url(&self, bound: SocketAddr) -> String {
         let port = bound.port();

@@ -261,23 +261,26 @@ impl<'a> Section<'a> {
         parsed.map_err(|problem| self.mistake(name, problem)).ok()
     }
 
-    /// One of some words, each with what it means. Those of `later` are refused as not available yet.
-    pub(super) fn choice<T: Copy>(
-        &mut self,
-        key: Key,
-        now: &[(&str, T)],
-        later: &[&str],
-    ) -> Option<T> {
-        let words: Vec<_> = now.iter().map(|(word, _)| *word).collect();
+    /// Yes or no.
+    pub(super) fn flag(&mut self, key: Key) -> Option<bool> {
+        let (name, value) = self.take(key, json!({"type": "boolean"}))?;
+        if let Value::Bool(flag) = value {
+            return Some(flag);
+        }
+        self.mistake(name, format!("expected a boolean, got {}", name_of(&value)));
+        None
+    }
+
+    /// One of some words, each with what it means.
+    pub(super) fn choice<T: Copy>(&mut self, key: Key, words: &[(&str, T)]) -> Option<T> {
+        let meanings = words;
+        let words: Vec<_> = words.iter().map(|(word, _)| *word).collect();
         let (name, value) = self.take(key, json!({"type": "string", "enum": words}))?;
         let words: Vec<_> = words.iter().map(|word| format!("{word:?}")).collect();
         let words = words.join(" or ");
         let problem = match &value {
-            Value::String(text) => match now.iter().find(|(word, _)| word == text) {
+            Value::String(text) => match meanings.iter().find(|(word, _)| word == text) {
                 Some((_, meaning)) => return Some(*meaning),
-                None if later.contains(&text.as_str()) => {
-                    format!("{text:?} is not available in this version, only {words}")
-                }
                 None => format!("{text:?} is not {words}"),
             },
             other => format!("expected a string, got {}", name_of(other)),

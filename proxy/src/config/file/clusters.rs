@@ -91,7 +91,6 @@ fn kubeconfig(mut it: Section<'_>, base: &Path) -> Option<KubeconfigSource> {
             ("always", ConnectPolicy::Always),
             ("onDemand", ConnectPolicy::OnDemand),
         ],
-        &[],
     );
     it.end();
     Some(KubeconfigSource {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use fleetcache_cache::informers::CachePolicy;
 
+use super::{identity, users};
 use crate::config::section::{Least, Section, at_least, key};
 use crate::config::{
     CacheConfig, ClusterDefaults, ClusterOverride, ConnectionsConfig, ResourceRule, duration,
@@ -24,14 +25,13 @@ pub(super) fn cluster(
     section: &mut Section<'_>,
     default: Option<&ClusterDefaults>,
 ) -> ClusterOverride {
-    section.unavailable(&["broadQuestions"]);
-    let identity = key("identity", "As whom requests reach the cluster.");
-    section.choice(
-        identity.maybe_default(default.map(|_| "proxy")),
-        &[("proxy", ())],
-        // Only the generated token authenticates so far: there is no user to impersonate, and no token to pass on.
-        &["impersonate", "token"],
+    let identity = key(
+        "identity",
+        "As whom requests reach the cluster; where absent, the cluster's credential on behalf of the user, or for itself \
+         where only the proxy's own token is known.",
     );
+    let identity = section.choice(identity, &identity::WORDS);
+    let broad_questions = users::broad_questions(section, None);
     let when = key(
         "whenDisconnected",
         "What a read is answered while the cluster is not connected.",
@@ -42,7 +42,6 @@ pub(super) fn cluster(
             ("fail", WhenDisconnected::Fail),
             ("stale", WhenDisconnected::Stale),
         ],
-        &[],
     );
     let time = |name, about, of: fn(&ClusterDefaults) -> Duration| {
         key(name, about).maybe_default(default.map(|it| duration::text(of(it))))
@@ -129,6 +128,8 @@ pub(super) fn cluster(
             at_least(Duration::from_millis(1)),
         ),
         when_disconnected,
+        identity,
+        broad_questions,
     };
     probe.end();
     it
@@ -216,7 +217,6 @@ pub(super) fn cache(mut section: Section<'_>) -> CacheConfig {
                     ("wait", OnMissingInformer::Wait),
                     ("fail", OnMissingInformer::Fail),
                 ],
-                &[],
             )
             .unwrap_or_default(),
     };
@@ -250,7 +250,6 @@ pub(super) fn resource(
             ("onDemand", CachePolicy::OnDemand),
             ("never", CachePolicy::Never),
         ],
-        &[],
     );
     let unset_resource_version = unset_resource_version(&mut section, None);
     let kind = group.zip(resource);
@@ -287,6 +286,5 @@ fn unset_resource_version(
             ("consistent", UnsetResourceVersion::Consistent),
             ("live", UnsetResourceVersion::Live),
         ],
-        &[],
     )
 }
