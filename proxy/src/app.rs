@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, anyhow};
-use fleetcache_auth::{Authenticator, Methods};
+use anyhow::anyhow;
 use fleetcache_cache::cluster_cache::ClusterCache;
 use fleetcache_cache::eviction::Fleet;
 use rustls::crypto::aws_lc_rs;
@@ -21,6 +20,7 @@ use tokio_util::task::TaskTracker;
 use crate::admin::{self, Admin, Readiness};
 use crate::clusters;
 use crate::config::ListenAddress;
+use crate::entrance::{Entrance, EntranceFiles};
 use crate::fleet_api::FleetApi;
 use crate::handler::{Handler, HandlerParts};
 use crate::limits::Limits;
@@ -68,6 +68,7 @@ impl App {
     pub async fn start(read: ReadConfig) -> anyhow::Result<Self> {
         let config = read()?;
         let watched = Watched::new(&config);
+        let files = EntranceFiles::read(&config)?;
         telemetry::watch_panics();
         // kube asks for the process's default; it is there already when another proxy runs in this process.
         let _ = aws_lc_rs::default_provider().install_default();
@@ -87,7 +88,7 @@ impl App {
             url: listen.url(proxy_addr),
             listen,
             ca_pem,
-            token,
+            token: token.clone(),
             kubeconfig: state_dir.path().join(state_dir::KUBECONFIG),
         };
         let found = clusters::load(&config, &served.itself())?;
@@ -100,9 +101,8 @@ impl App {
         let limits = Arc::new(Limits::default());
         limits.set(names().map(|name| (name.to_owned(), config.settings(name))));
 
-        let tls =
-            listener::tls_config(certificates).context("the serving certificate cannot be used")?;
-        served.write(names())?;
+        let entrance = Entrance::new(certificates, token, &config, files)?;
+        served.write(&config, names())?;
         state_dir.write_admin_address(admin_addr)?;
 
         // From here on nothing fails: what was started need not be stopped again.
@@ -131,10 +131,7 @@ impl App {
         let handler = Arc::new(Handler::new(HandlerParts {
             clusters: Arc::clone(&cache),
             fleet_api,
-            authenticator: Authenticator::new(Methods {
-                generated_token: Some(served.token.clone()),
-                ..Methods::default()
-            }),
+            authenticator: entrance.in_force().authenticator,
             metrics,
             limits: Arc::clone(&limits),
             tunnels: TaskTracker::new(),
@@ -159,6 +156,7 @@ impl App {
             async move { handler.handle(request).await }
         };
         let timeouts = Timeouts::default();
+        let tls = entrance.in_force().tls;
         let serve = listener::serve(proxy, tls, timeouts, service, draining.clone());
         let proxy = tokio::spawn(serve);
         readiness.ready();
@@ -169,6 +167,13 @@ impl App {
             kubeconfig = %served.kubeconfig.display(),
             "listening"
         );
+        if config.authentication.disabled {
+            tracing::warn!(
+                "authentication is disabled: whoever reaches this address has the rights of the clusters' credentials"
+            );
+        } else if !config.counts_own_token() {
+            tracing::info!("the kubeconfig has no credential: users bring their own");
+        }
         let reload = Arc::new(Notify::new());
         let news = Arc::new(Notify::new());
         let surroundings = Surroundings {
@@ -181,6 +186,7 @@ impl App {
             cache,
             fleet,
             limits,
+            entrance,
         };
         let reloader = Reloader::new(read, served, config, sources, found, running);
         tokio::spawn(reloader.run(watched, Arc::clone(&reload), news, draining.clone()));

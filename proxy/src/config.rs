@@ -345,9 +345,16 @@ impl Config {
         files.chain(users)
     }
 
-    /// Whether users are known otherwise than by the proxy's own token, which counts where they are not.
-    pub fn has_authenticators(&self) -> bool {
-        !users::authenticators(&self.tls, &self.authentication).is_empty()
+    /// Whether the proxy's own token counts: only where users are not known otherwise, and somebody must be known.
+    pub fn counts_own_token(&self) -> bool {
+        let known_by = users::authenticators(&self.tls, &self.authentication);
+        known_by.is_empty() && !self.authentication.disabled
+    }
+
+    /// A mistake at one of the file's keys.
+    pub(crate) fn mistake(&self, key: &str, problem: String) -> Mistakes {
+        let file = self.file.as_deref().unwrap_or_else(|| Path::new(""));
+        Mistakes::one(&format!("{}: {key}", file.display()), problem)
     }
 
     /// What holds for the cluster of that name.

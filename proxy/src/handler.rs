@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fleetcache_auth::{AuthenticationError, Authenticator, Credentials, UserInfo};
+use arc_swap::ArcSwapOption;
+use fleetcache_auth::{
+    Authenticated, AuthenticationError, Authenticator, Credentials, Method as KnownBy, UserInfo,
+};
 use fleetcache_cache::cluster_accessor::ClusterAccessor;
 use fleetcache_cache::cluster_cache::ClusterCache;
 use fleetcache_cache::connection::Connection;
@@ -23,7 +26,7 @@ use crate::error::Error;
 use crate::fleet_api::{FleetApi, FleetRequest};
 use crate::identity::{AsWhom, Identity};
 use crate::limits::{ClusterLimits, Limits};
-use crate::listener::WatchWriter;
+use crate::listener::{ClientChain, WatchWriter};
 use crate::live::{self, LiveRequest};
 use crate::memory;
 use crate::metrics::Metrics;
@@ -65,8 +68,8 @@ pub struct HandlerParts {
     pub clusters: Arc<ClusterCache>,
     /// What is served at the root.
     pub fleet_api: FleetApi,
-    /// Who is asking.
-    pub authenticator: Authenticator,
+    /// Who is asking; none where nobody need say so.
+    pub authenticator: Arc<ArcSwapOption<Authenticator>>,
     /// What is counted.
     pub metrics: Arc<Metrics>,
     /// The settings of clusters, by name.
@@ -140,20 +143,31 @@ impl Handler {
     }
 
     /// Who is asking; whoever asks to be somebody else is refused.
-    async fn authenticate(&self, headers: &HeaderMap) -> Result<Arc<UserInfo>, Error> {
+    async fn authenticate(&self, request: &Request<Incoming>) -> Result<Authenticated, Error> {
+        let headers = request.headers();
+        let chain = request.extensions().get::<ClientChain>();
         let credentials = Credentials {
             headers,
-            certificates: None,
+            certificates: chain.map(|ClientChain(sent)| &**sent),
         };
-        let user = self.parts.authenticator.authenticate(credentials);
-        let authenticated = user.await.map_err(|error| match error {
+        let authenticator = self.parts.authenticator.load_full();
+        let authenticated = match authenticator {
+            Some(it) => it.authenticate(credentials).await,
+            // Everybody is who has the proxy's own token.
+            None => Ok(Authenticated {
+                user: Arc::new(UserInfo::admin()),
+                expires: None,
+                method: KnownBy::Generated,
+            }),
+        };
+        let authenticated = authenticated.map_err(|error| match error {
             AuthenticationError::Unauthenticated => Error::Unauthenticated,
             AuthenticationError::Unavailable(why) => Error::AuthenticationUnavailable(why),
         })?;
         if impersonates(headers) {
             return Err(Error::ImpersonationRefused);
         }
-        Ok(authenticated.user)
+        Ok(authenticated)
     }
 
     /// A watch from memory: it ends with the process, and its connection where the client does not read.
@@ -170,7 +184,7 @@ impl Handler {
         audit_id: &HeaderValue,
     ) -> Result<Outcome, Error> {
         let headers = request.headers();
-        self.authenticate(headers).await?;
+        self.authenticate(request).await?;
         let answer = self
             .parts
             .fleet_api
@@ -193,7 +207,7 @@ impl Handler {
         // 1 where to: silently, so that nobody learns names without a credential
         let cluster = self.parts.clusters.get(info.cluster);
         // 2 who is asking → 401
-        let user = self.authenticate(request.headers()).await?;
+        let Authenticated { user, method, .. } = self.authenticate(&request).await?;
         let cluster = cluster.ok_or_else(|| Error::ClusterNotFound {
             cluster: info.cluster.to_owned(),
         })?;
@@ -203,7 +217,7 @@ impl Handler {
             cluster: Arc::clone(&cluster),
             decisions: Arc::clone(&limits.decisions),
             settings: settings.authorization,
-            user: (settings.identity != Identity::Proxy).then_some(user),
+            user: acts_as(settings.identity, user, method),
         };
         // 3 reachable? waits for nothing but a connect in flight, and not long → 503, or what is known of the cluster
         let document = DocumentRequest::of(info, request.headers());
@@ -364,6 +378,15 @@ impl Handler {
         held: impl Send + Unpin + 'static,
     ) -> Response<Body> {
         response.map(|body| draining::until(&self.parts.draining, body, held))
+    }
+}
+
+/// The user as whom a request reaches its cluster; none where it has the rights of the proxy's credential. No other method
+/// gives them than the proxy's own token, also while the configuration passes from one to another.
+fn acts_as(identity: Identity, user: Arc<UserInfo>, method: KnownBy) -> Option<Arc<UserInfo>> {
+    match (identity, method) {
+        (Identity::Proxy, KnownBy::Generated) => None,
+        (Identity::Proxy | Identity::Impersonate | Identity::Token, _) => Some(user),
     }
 }
 

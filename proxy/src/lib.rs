@@ -14,6 +14,7 @@ pub mod config;
 pub mod decision;
 pub mod documents;
 pub mod draining;
+pub mod entrance;
 pub mod error;
 pub mod fleet_api;
 pub mod fleet_status;

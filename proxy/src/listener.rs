@@ -9,11 +9,14 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
+use fleetcache_auth::{ClientCertificates, accept_any};
 use fleetcache_cache::panics::run_again;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
@@ -22,7 +25,6 @@ use tokio_util::task::TaskTracker;
 
 use crate::body::Body;
 use crate::rarely::Rarely;
-use crate::state_dir::Certificates;
 pub use slow_reader::{WatchGuard, WatchWriter};
 
 /// Bytes of one connection that wait in the kernel to be sent, beside those under way. By default they may be megabytes, and
@@ -62,25 +64,38 @@ impl Default for Timeouts {
     }
 }
 
-/// TLS with HTTP/2 and HTTP/1.1.
+/// The certificates that a client sent when it connected, its own first, beside each of its requests. All that is known of
+/// them is that the client holds the key of its own.
+#[derive(Clone, Debug)]
+pub struct ClientChain(pub Arc<[CertificateDer<'static>]>);
+
+/// TLS with HTTP/2 and HTTP/1.1; clients are asked for a certificate where there are `clients` that have one.
 ///
 /// # Errors
 /// The certificate and its key do not fit.
-pub fn tls_config(certificates: Certificates) -> Result<Arc<ServerConfig>, rustls::Error> {
-    let mut config = ServerConfig::builder_with_provider(aws_lc_rs::default_provider().into())
-        .with_safe_default_protocol_versions()?
-        .with_no_client_auth()
-        .with_single_cert(certificates.chain, certificates.key)?;
+pub fn tls_config(
+    chain: &[CertificateDer<'static>],
+    key: &PrivateKeyDer<'static>,
+    clients: Option<&ClientCertificates>,
+) -> Result<Arc<ServerConfig>, rustls::Error> {
+    let config = ServerConfig::builder_with_provider(aws_lc_rs::default_provider().into())
+        .with_safe_default_protocol_versions()?;
+    let config = match clients {
+        Some(clients) => config.with_client_cert_verifier(accept_any(clients.hints())),
+        None => config.with_no_client_auth(),
+    };
+    let mut config = config.with_single_cert(chain.to_vec(), key.clone_key())?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(config.into())
 }
 
-/// Serves until `draining` fires and the connections have ended, or their time has.
+/// Serves until `draining` fires and the connections have ended, or their time has. Each connection begins with what `tls` is
+/// then.
 ///
 /// Each request is answered by `service`; one that panics is answered 500.
 pub async fn serve<S, F>(
     listener: TcpListener,
-    tls: Arc<ServerConfig>,
+    tls: Arc<ArcSwap<ServerConfig>>,
     timeouts: Timeouts,
     service: S,
     draining: CancellationToken,
@@ -90,10 +105,9 @@ pub async fn serve<S, F>(
 {
     let tasks = TaskTracker::new();
     let abort = CancellationToken::new();
-    let acceptor = TlsAcceptor::from(tls);
     let start = |stream| {
         let server = connection::Server {
-            acceptor: acceptor.clone(),
+            acceptor: TlsAcceptor::from(tls.load_full()),
             timeouts,
             draining: draining.clone(),
             tasks: tasks.clone(),

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clusters::{self, ClustersError, Found, Itself, Subject};
 use crate::config::{Config, ListenAddress, Mistakes};
+use crate::entrance::{Entrance, EntranceFiles, Made};
 use crate::limits::Limits;
 use crate::serving_kubeconfig::ServingKubeconfig;
 use crate::sources::{Entry, Sources};
@@ -66,11 +67,23 @@ impl Served {
     /// The file system said no; what was there is there still.
     pub fn write<'a>(
         &self,
+        config: &Config,
         clusters: impl IntoIterator<Item = &'a str>,
     ) -> Result<(), state_dir::StateDirError> {
-        let kubeconfig = ServingKubeconfig::new(&self.url, &self.ca_pem, &self.token, clusters);
+        let (ca, token) = shown(config);
+        let kubeconfig = ServingKubeconfig::new(
+            &self.url,
+            ca.then_some(&*self.ca_pem),
+            token.then_some(&*self.token),
+            clusters,
+        );
         state_dir::write_private(&self.kubeconfig, kubeconfig.to_yaml().as_bytes())
     }
+}
+
+/// Whether the proxy's own CA is what clients need, and whether its own token is.
+fn shown(config: &Config) -> (bool, bool) {
+    (config.tls.serving.is_none(), config.counts_own_token())
 }
 
 /// What is in force, and what it can change.
@@ -83,6 +96,7 @@ pub struct Reloader {
     cache: Arc<ClusterCache>,
     fleet: Arc<Fleet>,
     limits: Arc<Limits>,
+    entrance: Entrance,
 }
 
 /// What runs, and is told of changes.
@@ -93,6 +107,8 @@ pub struct Running {
     pub fleet: Arc<Fleet>,
     /// What requests to them are allowed.
     pub limits: Arc<Limits>,
+    /// Where requests come in.
+    pub entrance: Entrance,
 }
 
 /// Why there is something to do.
@@ -130,6 +146,7 @@ impl Reloader {
             cache,
             fleet,
             limits,
+            entrance,
         } = running;
         Self {
             read_config,
@@ -140,6 +157,7 @@ impl Reloader {
             cache,
             fleet,
             limits,
+            entrance,
         }
     }
 
@@ -183,12 +201,12 @@ impl Reloader {
     fn woken(&mut self, wake: Wake, watched: &mut Watched) {
         let asked = wake == Wake::Asked;
         if wake == Wake::News {
-            self.apply(self.config.clone(), changes::TOLD);
+            self.apply(self.config.clone(), None, changes::TOLD);
         } else if watched.look(&self.config, asked) {
             self.reload(asked);
             watched.attempted(&self.config);
         } else if self.sources.look(false) {
-            self.apply(self.config.clone(), changes::TOLD);
+            self.apply(self.config.clone(), None, changes::TOLD);
         }
     }
 
@@ -196,10 +214,10 @@ impl Reloader {
     /// were.
     fn reload(&mut self, again: bool) {
         match self.read() {
-            Ok((config, found)) => {
+            Ok((config, found, entrance)) => {
                 self.sources.configure(&config, found);
                 self.sources.look(again);
-                self.apply(config, changes::RELOADED);
+                self.apply(config, entrance, changes::RELOADED);
             }
             Err(refused) => {
                 if let Some(why) = refused.of_kubeconfigs() {
@@ -207,24 +225,36 @@ impl Reloader {
                 }
                 refused.log();
                 self.sources.look(again);
-                self.apply(self.config.clone(), changes::TOLD);
+                self.apply(self.config.clone(), None, changes::TOLD);
             }
         }
     }
 
     /// Reads all files. Some are read more than once on the way: one that changes meanwhile would be understood as two
     /// states at once, and leave out a cluster that is in both.
-    fn read(&self) -> Result<(Config, Found), Refused> {
+    fn read(&self) -> Result<(Config, Found, Option<Made>), Refused> {
         for _ in 0..READINGS {
             let config = (self.read_config)().map_err(Refused::Mistakes)?;
             let before = watched::contents(&config);
             let found = self.load(&config);
+            let files = EntranceFiles::read(&config);
             if watched::contents(&config) == before {
-                return found.map(|found| (config, found));
+                let found = found?;
+                let files = files.map_err(Refused::Mistakes)?;
+                let entrance = self.entrance(&config, files).map_err(Refused::Mistakes)?;
+                return Ok((config, found, entrance));
             }
         }
         let moving = "the files change whenever they are read".to_owned();
         Err(Refused::Unread(vec![moving]))
+    }
+
+    /// Judged by the address in force: another one that the configuration names now needs a restart.
+    fn entrance(&self, config: &Config, files: EntranceFiles) -> Result<Option<Made>, Mistakes> {
+        if let Some(problem) = config.authentication.disabled_there(&self.config.listen) {
+            return Err(config.mistake("authentication.disabled", problem));
+        }
+        self.entrance.prepare(config, files)
     }
 
     fn load(&self, config: &Config) -> Result<Found, Refused> {
@@ -244,10 +274,11 @@ impl Reloader {
     }
 
     /// Applies a configuration and what the sources know, under that headline in the log.
-    fn apply(&mut self, mut config: Config, headline: &str) {
+    fn apply(&mut self, mut config: Config, entrance: Option<Made>, headline: &str) {
         let itself = self.served.itself();
         let now = self.sources.clusters(&config, &itself, &self.clusters);
         let mut changes = Changes::of(&self.config, &config, &self.clusters, &now);
+        changes.users = entrance.is_some();
         for (key, before, now) in changes.needs_restart() {
             tracing::warn!(key, in_force = before, configured = now, "needs a restart");
         }
@@ -269,6 +300,9 @@ impl Reloader {
         self.cache
             .add(added.map(|name| now[name].cluster.clone()).collect());
         self.limits.set(now.keys().map(settings));
+        if let Some(entrance) = entrance {
+            self.entrance.replace(entrance);
+        }
         if changes.cache {
             self.fleet.reconfigure(config.informers());
         }
@@ -279,9 +313,11 @@ impl Reloader {
         for name in &changes.added {
             log_name(&now[name].cluster);
         }
-        if !changes.added.is_empty() || !changes.removed.is_empty() {
+        let shows_more = shown(&self.config) != shown(&config);
+        if shows_more || !changes.added.is_empty() || !changes.removed.is_empty() {
             // Written whole or not at all; what is served does not depend on it.
-            if let Err(error) = self.served.write(now.keys().map(String::as_str)) {
+            let names = now.keys().map(String::as_str);
+            if let Err(error) = self.served.write(&config, names) {
                 let error = anyhow::Error::from(error);
                 tracing::error!(error = format!("{error:#}"), "kubeconfig not written");
             }

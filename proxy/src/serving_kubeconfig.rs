@@ -24,7 +24,8 @@ struct NamedCluster {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 struct Cluster {
-    certificate_authority_data: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    certificate_authority_data: Option<String>,
     server: String,
 }
 
@@ -48,7 +49,8 @@ struct NamedUser {
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
 struct User {
-    token: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token: Option<String>,
 }
 
 /// The one user of the file.
@@ -78,14 +80,16 @@ pub enum SelectError {
 
 impl ServingKubeconfig {
     /// One context per cluster, named as the cluster, and one for the fleet; `url` is the proxy's own, without a path.
+    /// Without a CA the system's authorities count, and without a token users bring credentials of their own.
     pub fn new<'a>(
         url: &str,
-        ca_pem: &str,
-        token: &str,
+        ca_pem: Option<&str>,
+        token: Option<&str>,
         clusters: impl IntoIterator<Item = &'a str>,
     ) -> Self {
         use base64::Engine as _;
-        let ca = base64::engine::general_purpose::STANDARD.encode(ca_pem);
+        let ca = ca_pem.map(|pem| base64::engine::general_purpose::STANDARD.encode(pem));
+        let ca = ca.as_deref();
         let mut it = Self {
             api_version: "v1".to_owned(),
             kind: "Config".to_owned(),
@@ -95,25 +99,25 @@ impl ServingKubeconfig {
             users: vec![NamedUser {
                 name: USER.to_owned(),
                 user: User {
-                    token: token.to_owned(),
+                    token: token.map(str::to_owned),
                 },
             }],
         };
         for name in clusters {
-            it.push(name, &ca, server(url, name));
+            it.push(name, ca, server(url, name));
         }
         it.choose_current();
         let is_taken = |name: &str| it.contexts.iter().any(|it| it.name == name);
         let fleet = FLEET[usize::from(is_taken(FLEET[0]))];
-        it.push(fleet, &ca, url.trim_end_matches('/').to_owned());
+        it.push(fleet, ca, url.trim_end_matches('/').to_owned());
         it
     }
 
-    fn push(&mut self, name: &str, ca: &str, server: String) {
+    fn push(&mut self, name: &str, ca: Option<&str>, server: String) {
         self.clusters.push(NamedCluster {
             name: name.to_owned(),
             cluster: Cluster {
-                certificate_authority_data: ca.to_owned(),
+                certificate_authority_data: ca.map(str::to_owned),
                 server,
             },
         });
@@ -212,7 +216,12 @@ mod tests {
 
     #[test]
     fn one_context_per_cluster() {
-        let it = ServingKubeconfig::new("https://127.0.0.1:8443", "CA", "t0ken", ["alpha", "beta"]);
+        let it = ServingKubeconfig::new(
+            "https://127.0.0.1:8443",
+            Some("CA"),
+            Some("t0ken"),
+            ["alpha", "beta"],
+        );
         let expect = "\
 apiVersion: v1
 kind: Config
@@ -252,14 +261,16 @@ users:
         let again = ServingKubeconfig::from_yaml(expect).unwrap();
         assert_eq!(again.to_yaml(), expect);
         let long =
-            ServingKubeconfig::new("https://h:1", &"CA".repeat(200), "t", ["alpha"]).to_yaml();
+            ServingKubeconfig::new("https://h:1", Some(&"CA".repeat(200)), Some("t"), ["alpha"])
+                .to_yaml();
         assert_eq!(long.lines().count(), 25, "{long}");
     }
 
     #[test]
     fn the_fleet_has_a_context_that_no_cluster_has() {
         let of = |names: &[&'static str]| {
-            let it = ServingKubeconfig::new("https://h:1", "CA", "t", names.iter().copied());
+            let it =
+                ServingKubeconfig::new("https://h:1", Some("CA"), Some("t"), names.iter().copied());
             let last = it.clusters.last().unwrap();
             (
                 last.name.clone(),
@@ -277,7 +288,7 @@ users:
             "a single cluster is current"
         );
         assert_eq!(of(&[]), (fleet, root(), String::new()));
-        let it = ServingKubeconfig::new("https://h:1", "CA", "t", ["a"]);
+        let it = ServingKubeconfig::new("https://h:1", Some("CA"), Some("t"), ["a"]);
         let moved = it
             .clone()
             .select(&[], Some("https://proxy.example/"))
@@ -290,7 +301,7 @@ users:
         };
         assert_eq!(server(&it, FLEET[0], None), root(), "it can be had alone");
         assert_eq!(server(&it, FLEET[0], Some("https://p/")), "https://p");
-        let it = ServingKubeconfig::new("https://h:1", "CA", "t", ["fleet"]);
+        let it = ServingKubeconfig::new("https://h:1", Some("CA"), Some("t"), ["fleet"]);
         assert_eq!(server(&it, FLEET[0], None), "https://h:1/clusters/fleet");
         assert_eq!(server(&it, FLEET[1], None), root());
     }
@@ -298,7 +309,7 @@ users:
     #[test]
     fn names_that_look_like_other_yaml_stay_names() {
         let odd = ["true", "null", "123", "1e5", "0x1f", "no", "1.5"];
-        let text = ServingKubeconfig::new("https://h:1", "CA", "t", odd).to_yaml();
+        let text = ServingKubeconfig::new("https://h:1", Some("CA"), Some("t"), odd).to_yaml();
         let values: serde_json::Value = serde_saphyr::from_str(&text).unwrap();
         for (i, name) in odd.iter().enumerate() {
             assert_eq!(values["clusters"][i]["name"], *name);
@@ -307,7 +318,7 @@ users:
 
     #[test]
     fn a_part_with_another_url() {
-        let it = ServingKubeconfig::new("https://h:1", "CA", "t", ["alpha", "beta"]);
+        let it = ServingKubeconfig::new("https://h:1", Some("CA"), Some("t"), ["alpha", "beta"]);
         let part = it
             .clone()
             .select(&names(&["beta"]), Some("https://proxy.example/"))

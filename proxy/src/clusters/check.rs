@@ -8,6 +8,7 @@ use fleetcache_cache::kubeconfig;
 use super::{ClustersError, Itself, Subject, find, read};
 use crate::args::ServeArgs;
 use crate::config::{Config, Environment, KubeconfigOrigin, Mistakes};
+use crate::entrance::EntranceFiles;
 use crate::{sources, state_dir};
 
 /// Lists every mistake of a configuration file and of the kubeconfig files that it names. What is no mistake but may be
@@ -27,6 +28,9 @@ pub fn check_file(path: &Path, env: Environment<'_>) -> Result<Vec<String>, Mist
     if config.state_dir.exists() && !config.state_dir.is_dir() {
         let problem = format!("{} is not a directory", config.state_dir.display());
         mistakes.add(at("stateDir"), problem);
+    }
+    if let Err(mut found) = EntranceFiles::read(&config) {
+        mistakes.0.append(&mut found.0);
     }
     // Flags or the environment name others: they are not part of the file.
     let is_named = |it: &crate::config::KubeconfigSource| it.origin == KubeconfigOrigin::File;

@@ -19,7 +19,7 @@ use tokio_util::task::TaskTracker;
 
 use super::contained_body::ContainedBody;
 use super::slow_reader::ClientStream;
-use super::{Timeouts, plain_http};
+use super::{ClientChain, Timeouts, plain_http};
 use crate::body::Body;
 use crate::error::Error;
 use crate::rarely::Rarely;
@@ -90,6 +90,8 @@ impl Server {
         let Ok(Some(stream)) = accepted else { return };
         let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
         let watch_writer = (!is_http2).then(|| stream.get_ref().0.watch_writer());
+        let chain = stream.get_ref().1.peer_certificates();
+        let chain = chain.map(|sent| ClientChain(sent.into()));
         let asked = Arc::new(AtomicBool::new(false));
         let service = {
             let asked = Arc::clone(&asked);
@@ -97,6 +99,9 @@ impl Server {
                 asked.store(true, Ordering::Relaxed);
                 if let Some(watch_writer) = &watch_writer {
                     request.extensions_mut().insert(watch_writer.clone());
+                }
+                if let Some(chain) = &chain {
+                    request.extensions_mut().insert(chain.clone());
                 }
                 let service = service.clone();
                 // hyper keeps the room of this future as well; in a box it is given back when the answer begins.

@@ -70,7 +70,8 @@ impl TestServer {
             .certificates(&[])
             .unwrap();
         let ca_pem = certificates.ca_pem.clone();
-        let tls = tls_config(certificates).unwrap();
+        let tls = tls_config(&certificates.chain, &certificates.key, None).unwrap();
+        let tls = Arc::new(ArcSwap::new(tls));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         let draining = CancellationToken::new();

@@ -29,6 +29,8 @@ pub(super) struct Changes {
     pub(super) cache: bool,
     /// How many connects are in flight at once.
     pub(super) connections: bool,
+    /// What TLS is served with, and how users are known.
+    pub(super) users: bool,
     needs_restart: Vec<(&'static str, String, String)>,
 }
 
@@ -96,11 +98,12 @@ impl Changes {
             settings,
             cache,
             connections,
+            users,
             judged: _,
             needs_restart: _,
         } = self;
         let names = [added, removed, replaced, updated, settings];
-        names.iter().all(|it| it.is_empty()) && !cache && !connections
+        names.iter().all(|it| it.is_empty()) && !cache && !connections && !users
     }
 
     /// One line that says what is different now, if anything is or a configuration was read.
@@ -118,6 +121,7 @@ impl Changes {
             settings = listed(&self.settings),
             cache = self.cache,
             connections = self.connections,
+            users = self.users,
             clusters,
             "{headline}"
         );

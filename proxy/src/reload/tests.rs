@@ -64,11 +64,16 @@ impl Proxy {
         let cache = ClusterCache::start(clusters, 4, &fleet, &shutdown);
         let limits = Arc::new(Limits::default());
         limits.set(found.keys().map(|it| (it.clone(), config.settings(it))));
+        let state = state_dir::StateDir::open(&dir.path().join("state")).unwrap();
+        let certificates = state.certificates(&[]).unwrap();
+        let files = EntranceFiles::read(&config).unwrap();
+        let entrance = Entrance::new(certificates, "t0ken".to_owned(), &config, files).unwrap();
         let read = Box::new(read);
         let running = Running {
             cache,
             fleet,
             limits,
+            entrance,
         };
         Self {
             reloader: Reloader::new(read, served, config, sources, found, running),
@@ -156,7 +161,7 @@ async fn a_directory_is_followed_whatever_else_is_wrong() {
             if proxy.reloader.sources.look(false) {
                 proxy
                     .reloader
-                    .apply(proxy.reloader.config.clone(), changes::TOLD);
+                    .apply(proxy.reloader.config.clone(), None, changes::TOLD);
             }
         }
     };

@@ -65,7 +65,11 @@ pub(crate) async fn run() -> anyhow::Result<()> {
     let dir = tempfile::tempdir()?;
     let certificates = StateDir::open(dir.path())?.certificates(&[])?;
     let ca_pem = certificates.ca_pem.clone();
-    let acceptor = TlsAcceptor::from(listener::tls_config(certificates)?);
+    let acceptor = TlsAcceptor::from(listener::tls_config(
+        &certificates.chain,
+        &certificates.key,
+        None,
+    )?);
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("https://{}", listener.local_addr()?);
     println!("{}", serde_json::to_string(&Address { url, ca_pem })?);

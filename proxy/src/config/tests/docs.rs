@@ -31,7 +31,15 @@ fn the_example_holds_the_defaults() {
     let said = file::parse(document.clone(), Path::new("/")).unwrap();
     assert_eq!(said.listen, Some(ListenAddress::listen()));
     assert_eq!(said.admin_listen, Some(ListenAddress::admin_listen()));
-    assert_eq!(said.defaults, ClusterDefaults::default());
+    let defaults = ClusterDefaults {
+        // It shows how users are known.
+        identity: Identity::Impersonate,
+        broad_questions: Some(true),
+        ..ClusterDefaults::default()
+    };
+    assert_eq!(said.defaults, defaults);
+    let settings = AuthorizationSettings::default();
+    assert_eq!(said.authorization.settings, settings);
     assert_eq!(said.connections, ConnectionsConfig::default());
     assert_eq!(said.cache, CacheConfig::default());
 

@@ -1,0 +1,165 @@
+//! Where requests come in: TLS, and who is asking. Made of the configuration and the files that it names, and made anew when
+//! they change.
+
+mod files;
+
+use std::fmt;
+use std::sync::Arc;
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use fleetcache_auth::{
+    AuthenticationConfiguration, Authenticator, JwtAuthenticator, KeyTiming, Methods,
+};
+use rustls::ServerConfig;
+
+use crate::config::{AuthenticationConfig, Config, Mistakes};
+use crate::listener;
+use crate::state_dir::Certificates;
+pub use files::EntranceFiles;
+
+/// What is in force at the entrance. Clones are one: what replaces it in one replaces it in all.
+#[derive(Clone)]
+pub struct InForce {
+    /// For connections that come.
+    pub tls: Arc<ArcSwap<ServerConfig>>,
+    /// Who is asking; none where nobody need say so.
+    pub authenticator: Arc<ArcSwapOption<Authenticator>>,
+}
+
+/// The entrance, and what it is made of.
+pub struct Entrance {
+    /// Served where the configuration names no certificate.
+    own: Certificates,
+    /// The proxy's own token, which counts where users are not known otherwise.
+    token: String,
+    made_of: Made,
+    in_force: InForce,
+}
+
+/// What was made of a configuration.
+pub struct Made {
+    /// Of what the files held.
+    hash: u64,
+    said: AuthenticationConfig,
+    tls: Arc<ServerConfig>,
+    authenticator: Option<Arc<Authenticator>>,
+    issuers: Option<(AuthenticationConfiguration, Arc<JwtAuthenticator>)>,
+}
+
+impl Entrance {
+    /// As a configuration says, whose files were read. Runs in a runtime, as the keys of issuers are fetched from now on.
+    ///
+    /// # Errors
+    /// What stands in the way.
+    pub fn new(
+        own: Certificates,
+        token: String,
+        config: &Config,
+        files: EntranceFiles,
+    ) -> Result<Self, Mistakes> {
+        let made_of = make(&own, &token, config, files, None)?;
+        let in_force = InForce {
+            tls: Arc::new(ArcSwap::new(Arc::clone(&made_of.tls))),
+            authenticator: Arc::new(ArcSwapOption::new(made_of.authenticator.clone())),
+        };
+        Ok(Self {
+            own,
+            token,
+            made_of,
+            in_force,
+        })
+    }
+
+    /// What is in force, now and later.
+    pub fn in_force(&self) -> InForce {
+        self.in_force.clone()
+    }
+
+    /// What replaces what is in force; none where that would be the same.
+    ///
+    /// # Errors
+    /// What stands in the way.
+    pub fn prepare(&self, config: &Config, files: EntranceFiles) -> Result<Option<Made>, Mistakes> {
+        let before = &self.made_of;
+        if files.hash == before.hash && config.authentication == before.said {
+            return Ok(None);
+        }
+        let made = make(&self.own, &self.token, config, files, Some(before))?;
+        Ok(Some(made))
+    }
+
+    /// From now on this is in force: for the next connection, and the next request on those that are there.
+    pub fn replace(&mut self, made: Made) {
+        self.in_force.tls.store(Arc::clone(&made.tls));
+        let authenticator = made.authenticator.clone();
+        self.in_force.authenticator.store(authenticator);
+        self.made_of = made;
+    }
+}
+
+impl fmt::Debug for Entrance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entrance").finish_non_exhaustive()
+    }
+}
+
+fn make(
+    own: &Certificates,
+    token: &str,
+    config: &Config,
+    files: EntranceFiles,
+    before: Option<&Made>,
+) -> Result<Made, Mistakes> {
+    let EntranceFiles {
+        serving,
+        client_ca,
+        token_file,
+        issuers,
+        hash,
+    } = files;
+    let (chain, key) = match &serving {
+        Some((chain, key)) => (chain, key),
+        None => (&own.chain, &own.key),
+    };
+    let tls = listener::tls_config(chain, key, client_ca.as_ref())
+        .map_err(|error| config.mistake("tls.certFile", error.to_string()))?;
+    let issuers = match issuers {
+        Some(issuers) => {
+            let before = before.and_then(|it| it.issuers.as_ref());
+            let jwt = jwt(&issuers, before)
+                .map_err(|problem| config.mistake("authentication.configFile", problem))?;
+            Some((issuers, jwt))
+        }
+        None => None,
+    };
+    let said = &config.authentication;
+    let authenticator = Authenticator::new(Methods {
+        certificates: client_ca,
+        generated_token: config.counts_own_token().then(|| token.to_owned()),
+        token_file,
+        jwt: issuers.as_ref().map(|(_, jwt)| Arc::clone(jwt)),
+        token_review: None,
+        anonymous: said.anonymous,
+        allow_system_names: said.allow_system_names.clone(),
+    });
+    Ok(Made {
+        hash,
+        said: said.clone(),
+        tls,
+        authenticator: (!said.disabled).then(|| Arc::new(authenticator)),
+        issuers,
+    })
+}
+
+/// Keys that are known stay known, so that an issuer that is down just now is no matter.
+fn jwt(
+    issuers: &AuthenticationConfiguration,
+    before: Option<&(AuthenticationConfiguration, Arc<JwtAuthenticator>)>,
+) -> Result<Arc<JwtAuthenticator>, String> {
+    let timing = KeyTiming::default();
+    match before {
+        Some((same, jwt)) if same == issuers => Ok(Arc::clone(jwt)),
+        Some((_, jwt)) => jwt.reconfigured(issuers, timing).map(Arc::new),
+        None => JwtAuthenticator::new(issuers, timing).map(Arc::new),
+    }
+}
