@@ -163,3 +163,6 @@ fn jwt(
         None => JwtAuthenticator::new(issuers, timing).map(Arc::new),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,6 +10,7 @@
 
 mod aborts;
 mod access_review;
+mod auth;
 mod authentication;
 mod clients;
 mod control_plane;

@@ -101,6 +101,13 @@ fn kubeconfigs(
             warnings.push(format!("{key}: {:?} matches no cluster", over.cluster));
         }
     }
+    let review = config.authentication.token_review.as_ref();
+    if let Some(cluster) = review.and_then(|it| it.cluster.as_ref())
+        && !names.contains(cluster)
+    {
+        let key = at("authentication.tokenReview.cluster");
+        warnings.push(format!("{key}: there is no cluster {cluster:?}"));
+    }
 }
 
 /// The sources that are not kubeconfigs, as far as they can be judged without asking anybody.

@@ -236,6 +236,16 @@ fn every_mistake_of_a_configuration_is_told_with_its_path() {
         ],
     );
     check(
+        "clusters: { kubeconfigs: [ { path: good } ] }\nauthentication: { tokenReview: { cluster: a } }",
+        &[],
+        &[],
+    );
+    check(
+        "clusters: { kubeconfigs: [ { path: good } ] }\nauthentication: { tokenReview: { cluster: c } }",
+        &[],
+        &["authentication.tokenReview.cluster: there is no cluster \"c\""],
+    );
+    check(
         "clusters: { kubeconfigs: [ { path: good }, { path: own } ] }",
         &[
             "clusters.kubeconfigs[1]: context \"me\" of own is this proxy itself (its server is \

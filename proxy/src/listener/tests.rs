@@ -1,5 +1,6 @@
 //! A listener with a service of its own, and clients that behave well and badly.
 
+mod certificates;
 mod panics;
 
 use std::net::SocketAddr;
@@ -59,6 +60,8 @@ struct TestServer {
     draining: CancellationToken,
     stall: Stall,
     task: JoinHandle<()>,
+    /// What the next connection begins with.
+    tls: Arc<ArcSwap<ServerConfig>>,
 }
 
 impl TestServer {
@@ -83,13 +86,21 @@ impl TestServer {
             let stall = stall.clone();
             move |request| answer(request, stall.clone())
         };
-        let task = tokio::spawn(serve(listener, tls, timeouts, service, draining.clone()));
+        let serve = serve(
+            listener,
+            Arc::clone(&tls),
+            timeouts,
+            service,
+            draining.clone(),
+        );
+        let task = tokio::spawn(serve);
         Self {
             addr,
             ca_pem,
             draining,
             stall,
             task,
+            tls,
         }
     }
 
@@ -167,6 +178,12 @@ async fn answer(request: Request<Incoming>, stall: Stall) -> Response<Body> {
             let mut answer = Response::new(full(""));
             *answer.status_mut() = http::StatusCode::SWITCHING_PROTOCOLS;
             answer
+        }
+        "/chain" => {
+            let chain = request.extensions().get::<ClientChain>();
+            let sent = chain.map(|ClientChain(sent)| sent.iter().map(|it| it.len()).collect());
+            let sent: Vec<usize> = sent.unwrap_or_default();
+            Response::new(full(format!("{sent:?}")))
         }
         "/watch" => {
             let watch_writer = request.extensions().get::<WatchWriter>();

@@ -8,6 +8,7 @@ use tokio_util::task::TaskTracker;
 
 use super::*;
 use crate::args::ServeArgs;
+use crate::identity::Identity;
 
 struct Proxy {
     dir: tempfile::TempDir,
@@ -225,6 +226,59 @@ async fn settings_follow() {
     let rest = "defaults: { requestTimeout: 20s }\noverrides: [ { cluster: 'edge-*', requestTimeout: 30s } ]";
     assert!(proxy.reload(rest, &contexts));
     assert_eq!((proxy.timeout("a"), proxy.timeout("edge-1")), (20, 30));
+}
+
+#[tokio::test]
+async fn users_follow_their_files_and_broken_ones_change_nothing() {
+    let contexts = [("a", HERE)];
+    let mut proxy = Proxy::start("", &contexts);
+    let in_force = proxy.reloader.entrance.in_force();
+    let identity = |proxy: &Proxy| proxy.reloader.limits.get("a").unwrap().settings.identity;
+    let served = |proxy: &Proxy| std::fs::read_to_string(proxy.dir.path().join("served")).unwrap();
+    assert_eq!(identity(&proxy), Identity::Proxy);
+
+    let tokens = proxy.dir.path().join("tokens.csv");
+    std::fs::write(&tokens, "t1,alice,1\n").unwrap();
+    let with_users = "authentication: { tokenFile: tokens.csv }";
+    assert!(proxy.reload(with_users, &contexts));
+    assert_eq!(identity(&proxy), Identity::Impersonate);
+    assert!(!served(&proxy).contains("t0ken"), "it is nobody's now");
+    let known = in_force.authenticator.load_full().unwrap();
+
+    let mut watched = Watched::new(&proxy.reloader.config);
+    let mut look = |proxy: &Proxy| watched.look(&proxy.reloader.config, false);
+    std::fs::write(&tokens, "t1\n").unwrap();
+    assert!(
+        !look(&proxy) && look(&proxy),
+        "it is one of the files that are looked at"
+    );
+    assert!(!proxy.reload(with_users, &[("b", HERE)]));
+    assert_eq!(proxy.names(), ["a"]);
+    let now = in_force.authenticator.load_full().unwrap();
+    assert!(Arc::ptr_eq(&known, &now));
+    std::fs::write(&tokens, "t2,bob,1\n").unwrap();
+    assert!(proxy.reload(with_users, &contexts));
+    let now = in_force.authenticator.load_full().unwrap();
+    assert!(!Arc::ptr_eq(&known, &now));
+
+    assert!(proxy.reload("", &contexts));
+    assert_eq!(identity(&proxy), Identity::Proxy);
+    assert!(served(&proxy).contains("t0ken"));
+}
+
+#[tokio::test]
+async fn the_address_in_force_says_whether_nobody_needs_a_credential() {
+    let contexts = [("a", HERE)];
+    let mut proxy = Proxy::start("listen: 0.0.0.0:8443", &contexts);
+    let disabled = "listen: 127.0.0.1:8443\nauthentication: { disabled: true }";
+    assert!(!proxy.reload(disabled, &contexts));
+    let in_force = proxy.reloader.entrance.in_force();
+    assert!(in_force.authenticator.load().is_some());
+
+    let mut proxy = Proxy::start("", &contexts);
+    assert!(proxy.reload(disabled, &contexts));
+    let in_force = proxy.reloader.entrance.in_force();
+    assert!(in_force.authenticator.load().is_none());
 }
 
 #[tokio::test]

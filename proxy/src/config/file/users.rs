@@ -154,16 +154,20 @@ pub(super) fn authorization(mut section: Section<'_>) -> AuthorizationConfig {
         broad_questions: broad_questions(&mut section, Some(default.broad_questions))
             .unwrap_or(default.broad_questions),
     };
-    let about = "Who may read the fleet's own API.";
+    let about = "Who may read the fleet's own API, and nobody else; all who are authenticated, where absent.";
     let fleet_readers = section
         .optional(key("fleetReaders", about))
         .map(|mut readers| {
+            let names_any = readers.says("users") || readers.says("groups");
             let users = key("users", "Names of users.");
             let groups = key("groups", "Names of groups, such as system:authenticated.");
             let it = FleetReaders {
                 users: set(readers.texts(users, NON_EMPTY, non_empty)),
                 groups: set(readers.texts(groups, NON_EMPTY, non_empty)),
             };
+            if !names_any {
+                readers.mistake("users", "nobody is named, by users or groups");
+            }
             readers.end();
             it
         });

@@ -12,6 +12,7 @@ const BEYOND: &[&str] = &[
     "is not a label selector",
     "missing beside",
     "no cluster is asked",
+    "nobody is named",
     "of cluster alone",
     "and users are known by",
     "needs users",
@@ -84,8 +85,9 @@ fn its_defaults_are_those_of_the_code() {
     let mut defaults = written(&schema());
     defaults["apiVersion"] = "fleetcache.dev/v1alpha1".into();
     defaults["kind"] = "Configuration".into();
-    // It must say one of two things, as the schema cannot.
+    // They must say one of two things, as the schema cannot.
     defaults["authentication"]["tokenReview"] = Value::Null;
+    defaults["authorization"]["fleetReaders"] = Value::Null;
     let base = Path::new("/etc/fleetcache");
     let mut said = file::parse(defaults, base).unwrap();
     assert_eq!(said.listen.take(), Some(ListenAddress::listen()));

@@ -58,6 +58,10 @@ overrides: [ { cluster: "edge-*", identity: impersonate, broadQuestions: true } 
         groups: names(&["system:authenticated"]),
     };
     assert_eq!(file.authorization.fleet_readers, Some(readers));
+    let readers = |rest: &str| parse(&document(rest)).unwrap().authorization.fleet_readers;
+    assert_eq!(readers(""), None);
+    let named = readers("authorization: { fleetReaders: { users: [alice] } }");
+    assert!(named.unwrap().groups.is_empty(), "and nobody else");
     assert_eq!(file.defaults.identity, Identity::Token);
 }
 
@@ -158,10 +162,12 @@ fn mistakes_of_users_are_told() {
         ],
     );
     check(
-        "tls: { keyFile: a }\nauthentication: { tokenReview: { targetCluster: true, audiences: [a] } }",
+        "tls: { keyFile: a }\nauthentication: { tokenReview: { targetCluster: true, audiences: [a] } }\n\
+         authorization: { fleetReaders: {} }",
         &[
             "tls.certFile: missing beside keyFile",
             "authentication.tokenReview.audiences: they are about tokens of cluster alone",
+            "authorization.fleetReaders.users: nobody is named, by users or groups",
         ],
     );
 }
