@@ -19,6 +19,21 @@ pub fn generate_token() -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
+/// The tokens that a request carries, in the order in which they are tried. One that is no text is none, and where there are
+/// several `Authorization` headers there is none at all.
+pub fn bearer_tokens(headers: &HeaderMap) -> Vec<String> {
+    if headers.get_all(AUTHORIZATION).iter().nth(1).is_some() {
+        return Vec::new();
+    }
+    let header = from_authorization(headers).and_then(|token| std::str::from_utf8(token).ok());
+    let websocket = from_websocket(headers).ok().flatten();
+    header
+        .map(str::to_owned)
+        .into_iter()
+        .chain(websocket)
+        .collect()
+}
+
 /// The token of the `Authorization` header, by the apiserver's rules: the scheme in any case, one space, and the token up
 /// to the next space. Another scheme, or none of a token, is no credential at all.
 pub(crate) fn from_authorization(headers: &HeaderMap) -> Option<&[u8]> {
@@ -82,6 +97,36 @@ mod tests {
     use http::HeaderValue;
 
     use super::*;
+
+    #[test]
+    fn all_tokens_of_a_request_are_found() {
+        let tokens = |lines: &[(HeaderName, &str)]| {
+            let mut headers = HeaderMap::new();
+            for (name, value) in lines {
+                headers.append(name, HeaderValue::from_str(value).unwrap());
+            }
+            bearer_tokens(&headers)
+        };
+        let websocket = [
+            (CONNECTION, "Upgrade"),
+            (UPGRADE, "websocket"),
+            (
+                SEC_WEBSOCKET_PROTOCOL,
+                "a, base64url.bearer.authorization.k8s.io.dg",
+            ),
+        ];
+        let bearer = (AUTHORIZATION, "Bearer t");
+        assert_eq!(tokens(&[]), [""; 0]);
+        assert_eq!(tokens(&websocket), ["v"]);
+        assert_eq!(tokens(&[bearer.clone()]), ["t"]);
+        assert_eq!(
+            tokens(&[&websocket[..], &[bearer.clone()]].concat()),
+            ["t", "v"]
+        );
+        assert_eq!(tokens(&[bearer.clone(), bearer.clone()]), [""; 0]);
+        let basic = (AUTHORIZATION, "Basic eA==");
+        assert_eq!(tokens(&[basic]), [""; 0]);
+    }
 
     #[test]
     fn tokens_are_long_and_differ() {

@@ -31,10 +31,12 @@ pub use access_review::{
 pub use authenticator::{
     Authenticated, AuthenticationError, Authenticator, Credentials, Method, Methods,
 };
-pub use bearer_token::generate_token;
+pub use bearer_token::{bearer_tokens, generate_token};
 pub use certificate::{ClientCertificates, accept_any};
 pub use jwt::{AuthenticationConfiguration, JwtAuthenticator, KeyTiming, Mistake};
 pub use token_file::TokenFile;
-pub use token_review::{ReviewTokens, reviewed, token_review, unverified_issuer};
+pub use token_review::{
+    ReviewTokens, reviewed, token_review, unverified_expiry, unverified_issuer,
+};
 pub use token_user::{TokenError, TokenUser};
-pub use user::UserInfo;
+pub use user::{AUTHENTICATED, UserInfo};

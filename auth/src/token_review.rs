@@ -1,11 +1,13 @@
 //! Tokens that another cluster judges: the question as a `TokenReview`, and what its answer says.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::token_user::{TokenError, TokenUser};
@@ -80,6 +82,23 @@ pub fn unverified_issuer(token: &str) -> Option<String> {
     struct Claims {
         iss: String,
     }
+    let Claims { iss } = unverified_claims(token)?;
+    Some(iss)
+}
+
+/// When a token stops being good by its own word, where it is a JWT. Nothing is verified: it tells how long that counts
+/// which whoever has verified the token said of it.
+pub fn unverified_expiry(token: &str) -> Option<SystemTime> {
+    #[derive(Deserialize)]
+    struct Claims {
+        exp: f64,
+    }
+    let Claims { exp } = unverified_claims(token)?;
+    let since = Duration::try_from_secs_f64(exp).ok()?;
+    SystemTime::UNIX_EPOCH.checked_add(since)
+}
+
+fn unverified_claims<T: DeserializeOwned>(token: &str) -> Option<T> {
     let mut parts = token.split('.');
     let (Some(_), Some(claims), Some(_), None) =
         (parts.next(), parts.next(), parts.next(), parts.next())
@@ -87,8 +106,7 @@ pub fn unverified_issuer(token: &str) -> Option<String> {
         return None;
     };
     let claims = URL_SAFE_NO_PAD.decode(claims).ok()?;
-    let claims: Claims = serde_json::from_slice(&claims).ok()?;
-    Some(claims.iss)
+    serde_json::from_slice(&claims).ok()
 }
 
 #[derive(Serialize)]
@@ -257,6 +275,21 @@ mod tests {
                 "{answer} {said:?}"
             );
         }
+    }
+
+    #[test]
+    fn a_jwt_says_when_it_ends() {
+        let ends = |claims: &str| {
+            let claims = URL_SAFE_NO_PAD.encode(claims);
+            let at = unverified_expiry(&format!("e30.{claims}.sig"))?;
+            Some(at.duration_since(SystemTime::UNIX_EPOCH).unwrap())
+        };
+        assert_eq!(ends(r#"{"exp":12}"#), Some(Duration::from_secs(12)));
+        assert_eq!(ends(r#"{"exp":1.5}"#), Some(Duration::from_millis(1500)));
+        for odd in ["{}", r#"{"exp":"12"}"#, r#"{"exp":-1}"#, r#"{"exp":1e300}"#] {
+            assert_eq!(ends(odd), None, "{odd}");
+        }
+        assert_eq!(unverified_expiry("abc"), None);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 /// The group of everybody who was authenticated.
-pub(crate) const AUTHENTICATED: &str = "system:authenticated";
+pub const AUTHENTICATED: &str = "system:authenticated";
 /// The user of a request without a credential, where that is allowed.
 pub(crate) const ANONYMOUS: &str = "system:anonymous";
 /// The group of [`ANONYMOUS`].

@@ -344,6 +344,11 @@ impl ClusterAccessor {
         self.changes.note(&self.name);
     }
 
+    /// Somebody else than its owner has news of it.
+    pub fn has_news(&self) {
+        self.changes.note(&self.name);
+    }
+
     /// Disconnects it for good.
     pub(crate) fn remove(&self) {
         self.removed.cancel();

@@ -1,6 +1,7 @@
 //! The live handles of a reachable cluster.
 
 mod ask;
+mod callers;
 mod clock;
 mod published;
 mod signals;
@@ -61,6 +62,9 @@ pub struct Connection {
     tls: Mutex<TlsConfigs>,
     /// None after the close.
     live: ArcSwapOption<LiveClient>,
+    /// For requests that show no credential of this connection's, where `live` would show a client certificate. Made for the
+    /// first one.
+    callers: ArcSwapOption<LiveClient>,
     /// Held for a moment only, never across an await.
     shards: Mutex<Vec<Arc<Shard>>>,
     /// The uid of `kube-system`, where the credential may read it.
@@ -115,6 +119,7 @@ impl Connection {
             credentials: watch::Sender::new(0),
             tls: Mutex::new(tls),
             live: ArcSwapOption::from_pointee(LiveClient::new(live)),
+            callers: ArcSwapOption::empty(),
             shards: Mutex::default(),
             kube_system_uid: ArcSwapOption::empty(),
             clock: Clock::default(),
@@ -174,7 +179,8 @@ impl Connection {
         request
     }
 
-    /// Sends a live request over HTTP/1.1; upgrades work on its response. A failure asks for a probe by itself.
+    /// Sends a live request over HTTP/1.1; upgrades work on its response. A failure asks for a probe by itself. A request of
+    /// [`Self::request_of_caller`] shows nothing of this connection's credential.
     ///
     /// # Errors
     /// Why no answer came. A request that was certainly not sent has been retried on a fresh connection already.
@@ -183,9 +189,7 @@ impl Connection {
         request: Request<RequestBody>,
     ) -> Result<Response<Incoming>, UpstreamError> {
         check(&request)?;
-        let Some(client) = self.live.load_full() else {
-            return Err(UpstreamError::Connect("the connection is closed".into()));
-        };
+        let client = self.client_for(&request)?;
         let answer = client.send(request).await;
         answer.inspect_err(|_| self.suspect())
     }
@@ -330,6 +334,7 @@ impl Connection {
             return Ok(());
         }
         self.live.store(Some(Arc::new(LiveClient::new(live))));
+        self.callers.store(None);
         if informers {
             for shard in shards.iter() {
                 let heard = Arc::clone(shard.heard());
@@ -351,6 +356,7 @@ impl Connection {
         self.end();
         self.lost.cancel();
         self.live.store(None);
+        self.callers.store(None);
     }
 
     /// Another one has taken its place: whoever has it still may finish what it has begun.

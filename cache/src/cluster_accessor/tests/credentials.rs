@@ -41,6 +41,28 @@ async fn a_client_certificate_is_shown_on_both_clients() {
 }
 
 #[tokio::test]
+async fn a_request_of_a_callers_shows_nothing_of_the_connections_credential() {
+    let server = FakeServer::start("127.0.0.1").await;
+    let mut config = config_of(&server);
+    config.credential = server.authority.client_certificate("me");
+    let connection = Running::start(config).connected().await;
+    let send = async |target: &str| {
+        let token = HeaderValue::from_static("Bearer theirs");
+        let (headers, body) = (HeaderMap::new(), empty_body());
+        let request = connection.request_of_caller(Method::GET, target, headers, body, token);
+        connection.send_live(request).await.unwrap();
+        server.asked(|seen| seen.target == target).await
+    };
+    let (one, two) = (send("/one").await, send("/two").await);
+    assert!(!one.certificate);
+    assert_eq!(one.headers["authorization"], "Bearer theirs");
+    assert_eq!(two.connection, one.connection, "it has a pool");
+    get(&connection, "/own").await.unwrap();
+    let own = server.asked(|seen| seen.target == "/own").await;
+    assert!(own.certificate && !own.headers.contains_key("authorization"));
+}
+
+#[tokio::test]
 async fn a_client_certificate_of_a_stranger_is_a_tls_failure_and_was_not_sent() {
     let server = FakeServer::start("127.0.0.1").await;
     let mut config = config_of(&server);
