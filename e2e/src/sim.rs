@@ -4,7 +4,7 @@
 //! that needs nothing but Rust. Where it answers, it answers as kube-apiserver 1.36 does, to the byte where that is
 //! cheap: key order, resourceVersions, continue tokens, watch events, bookmarks, the words of errors. It has no
 //! schemas, no controllers (but for deleted namespaces), no protobuf answers, no server-side apply, and everyone may
-//! do everything.
+//! do everything but whom a test restricts.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -48,6 +48,7 @@ mod status;
 mod store;
 mod table;
 mod target;
+mod users;
 mod watch;
 mod wire;
 mod write;
@@ -62,6 +63,7 @@ pub use filling::Filling;
 pub use object::Object;
 pub use status::Status;
 pub use store::{Changed, Checkpoint, Entry, Record, Store};
+pub use users::Rule;
 
 use faults::Faults;
 use server::Server;
@@ -151,6 +153,7 @@ impl SimCluster {
             counters: Default::default(),
             faults: Faults::default(),
             tokens: RwLock::new(vec![config.token]),
+            users: Default::default(),
             watch_list: config.watch_list,
             bookmark_interval: config.bookmark_interval,
             fresh_wait: config.fresh_wait,
@@ -256,6 +259,16 @@ impl SimCluster {
     /// Accepts these tokens from now on, and no others; open watches stay, as with a real apiserver.
     pub fn accept_tokens(&self, tokens: Vec<String>) {
         *self.service.tokens.write() = tokens;
+    }
+
+    /// Accepts this token, too, as that of a user.
+    pub fn accept_user(&self, token: &str, user: &str) {
+        self.service.users.accept(token, user);
+    }
+
+    /// This user may do what these rules say from now on, and nothing else; open watches stay, as with a real apiserver.
+    pub fn restrict(&self, user: &str, rules: Vec<Rule>) {
+        self.service.users.restrict(user, rules);
     }
 
     /// Puts a fault in force. It holds when this returns.

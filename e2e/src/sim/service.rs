@@ -25,13 +25,11 @@ use super::reviews;
 use super::status::Status;
 use super::store::Store;
 use super::target::{ResourcePath, Target};
+use super::users::{ADMIN, Users};
 use super::watch;
 use super::write::Write;
 
 const AUDIT_ID: &str = "audit-id";
-
-/// Whom a valid token stands for.
-const USER: &str = "admin";
 
 /// What answers requests: the state and settings of one cluster.
 #[derive(Debug)]
@@ -41,6 +39,7 @@ pub(super) struct Service {
     pub(super) faults: Faults,
     /// The tokens accepted. Held for a comparison.
     pub(super) tokens: RwLock<Vec<String>>,
+    pub(super) users: Users,
     pub(super) watch_list: bool,
     pub(super) bookmark_interval: Duration,
     pub(super) fresh_wait: Duration,
@@ -77,23 +76,26 @@ impl Service {
         }
         let token = bearer_token(&parts);
         // A real apiserver looks at the credential before the path: a wrong one is refused where none is needed.
-        if token.is_some_and(|token| faults.refuses_credentials() || !self.accepts(token)) {
+        let sender = token.and_then(|token| self.user(token));
+        if token.is_some() && (faults.refuses_credentials() || sender.is_none()) {
             return Err(Status::unauthorized());
         }
         if let Some(response) = self.public(parts.uri.path()) {
             return Ok(response);
         }
-        if token.is_none() {
-            return Err(Status::unauthorized());
-        }
-        let user = header(&parts, "impersonate-user").unwrap_or(USER);
+        let sender = sender.ok_or_else(Status::unauthorized)?;
+        let user = Users::acting(sender, header(&parts, "impersonate-user"))?;
         let forbidden = faults.forbids(parts.uri.path());
+        let is_forbidden = |path: &ResourcePath| {
+            let verb = verb(&parts.method, path, &query);
+            forbidden || !self.users.may(&user, verb, path.resource.plural, &path.namespace)
+        };
         match target? {
-            Target::Resource(path) if forbidden => {
+            Target::Resource(path) if is_forbidden(&path) => {
                 let (verb, namespace) =
                     (verb(&parts.method, &path, &query), path.namespace_or_none());
                 Err(Status::forbidden(
-                    user,
+                    &user,
                     verb,
                     path.resource,
                     namespace,
@@ -101,12 +103,12 @@ impl Service {
                 ))
             }
             Target::Other(path) if forbidden => Err(Status::forbidden_path(
-                user,
+                &user,
                 &parts.method.as_str().to_lowercase(),
                 &path,
             )),
             Target::Resource(path) => self.resource(&parts, incoming, &path, &query).await,
-            Target::Other(path) => self.other(&parts, incoming, &path, user).await,
+            Target::Other(path) => self.other(&parts, incoming, &path, &user).await,
         }
     }
 
@@ -141,8 +143,11 @@ impl Service {
         }
     }
 
-    fn accepts(&self, token: &str) -> bool {
-        self.tokens.read().iter().any(|accepted| accepted == token)
+    /// Whom a token stands for.
+    fn user(&self, token: &str) -> Option<String> {
+        let accepted = self.tokens.read().iter().any(|accepted| accepted == token);
+        let user = accepted.then(|| ADMIN.to_owned());
+        user.or_else(|| self.users.of_token(token))
     }
 
     /// Whether nobody has looked into its store yet.
@@ -223,7 +228,9 @@ impl Service {
     ) -> Result<Response<Body>, Status> {
         if parts.method == Method::POST {
             let body = read_body(incoming).await?;
-            let answer = reviews::answer(path, user, &body).ok_or_else(Status::no_such_page)??;
+            let known = |token: &str| self.user(token);
+            let answer = reviews::answer(path, user, &self.users, known, &body);
+            let answer = answer.ok_or_else(Status::no_such_page)??;
             return Ok(body::full(201, "application/json", answer));
         }
         let accept = header(parts, ACCEPT.as_str()).unwrap_or_default();

@@ -132,6 +132,17 @@ impl Status {
         Self::new(403, "Forbidden", message).about(resource, name)
     }
 
+    pub(super) fn may_not_impersonate(user: &str, whom: &str) -> Self {
+        let message = format!(
+            "users {whom:?} is forbidden: User {user:?} cannot impersonate resource \"users\" in API group \"\" at the cluster scope"
+        );
+        Self::new(403, "Forbidden", message).with_details(Details {
+            name: whom.to_owned(),
+            kind: "users",
+            ..Details::default()
+        })
+    }
+
     pub(super) fn protected_namespace(resource: &Resource, name: &str) -> Self {
         let message =
             format!("namespaces {name:?} is forbidden: this namespace may not be deleted");

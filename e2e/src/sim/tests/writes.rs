@@ -301,6 +301,43 @@ async fn a_collection_is_deleted_by_selector() {
 }
 
 #[tokio::test]
+async fn who_is_restricted_may_do_what_the_rules_say() {
+    let cluster = cluster().await;
+    let mut client = Client::new(&cluster);
+    cluster.accept_user("alices", "alice");
+    cluster.restrict("alice", vec![Rule::new(&["get", "list"], &["configmaps"]).within("default")]);
+    let review = async |client: &Client, attributes: Value| {
+        let review = json!({"spec": {"user": "alice", "resourceAttributes": attributes}});
+        let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+        let answer = client.write(Method::POST, path, &review).await;
+        answer.json()["status"]["allowed"].clone()
+    };
+    let here = json!({"verb": "get", "resource": "configmaps", "namespace": "default", "name": "a"});
+    assert_eq!(review(&client, here).await, true);
+    let all = json!({"verb": "get", "resource": "configmaps"});
+    assert_eq!(review(&client, all).await, false);
+    let token = json!({"spec": {"token": "alices"}});
+    let path = "/apis/authentication.k8s.io/v1/tokenreviews";
+    let known = client.write(Method::POST, path, &token).await.json()["status"].clone();
+    assert_eq!(known["user"]["username"], "alice");
+    assert_eq!(known["authenticated"], true);
+
+    // As whom the administrator names, and as the user itself.
+    let named = client.send(Method::GET, "/api/v1/configmaps", &[("impersonate-user", "alice")], "");
+    assert_eq!(named.await.status(), 403);
+    client.token = "alices".to_owned();
+    assert_eq!(client.get(CONFIGMAPS).await.status, 200);
+    let all = client.get("/api/v1/configmaps").await;
+    assert_eq!(all.status, 403);
+    assert_eq!(
+        all.json()["message"],
+        "configmaps is forbidden: User \"alice\" cannot list resource \"configmaps\" in API group \"\" at the cluster scope"
+    );
+    let named = client.send(Method::GET, CONFIGMAPS, &[("impersonate-user", "bob")], "");
+    assert_eq!(named.await.status(), 403);
+}
+
+#[tokio::test]
 async fn reviews_allow_everything() {
     let cluster = cluster().await;
     let client = Client::new(&cluster);
