@@ -100,6 +100,7 @@ impl App {
         let names = || found.keys().map(String::as_str);
         let limits = Arc::new(Limits::default());
         limits.set(names().map(|name| (name.to_owned(), config.settings(name))));
+        limits.set_fleet_readers(config.fleet_readers());
 
         let entrance = Entrance::new(certificates, token, &config, files)?;
         served.write(&config, names())?;
@@ -119,7 +120,8 @@ impl App {
             &fleet,
             &stop_clusters,
         );
-        let fleet_api = FleetApi::start(&cache, &cluster_tasks, &stop_clusters).await;
+        entrance.ask(&cache);
+        let fleet_api = FleetApi::start(&cache, &limits, &cluster_tasks, &stop_clusters).await;
         let metrics = Arc::new(Metrics::default());
         let totals = Arc::clone(&fleet);
         let scrape = Scrape::new(
@@ -131,7 +133,7 @@ impl App {
         let handler = Arc::new(Handler::new(HandlerParts {
             clusters: Arc::clone(&cache),
             fleet_api,
-            authenticator: entrance.in_force().authenticator,
+            authentication: entrance.in_force().authentication,
             metrics,
             limits: Arc::clone(&limits),
             tunnels: TaskTracker::new(),

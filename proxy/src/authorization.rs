@@ -1,43 +1,34 @@
 //! May this user see from memory what it asks for? The cluster that is asked about says so, by a SubjectAccessReview, and
 //! what it said counts for a while.
 //!
-//! Where it does not say yes, or says nothing, the request goes to the cluster as its user, and the cluster's own answer
-//! is given: nothing here ever refuses a request.
+//! ```text
+//! a read ──► Access::verdict ──► known? ──► ClusterDecisions: one question for all who ask the same
+//!                                                 │
+//!                                             Reviewer: the cluster's connection
+//! ```
+//! Where the cluster does not say yes, or says nothing, the request goes to it as its user, and its own answer is given:
+//! nothing here ever refuses a request.
 
+mod decisions;
 mod key;
 mod recheck;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arc_swap::ArcSwapOption;
-use fleetcache_auth::{Decision, Question, UserInfo, broader, decision, subject_access_review};
+use fleetcache_auth::{Decision, Question, UserInfo, broader};
 use fleetcache_cache::cluster_accessor::ClusterAccessor;
-use fleetcache_cache::connection::Connection;
-use fleetcache_cache::facts::{ClusterFacts, Facts, NoFact};
-use fleetcache_cache::upstream::UpstreamError;
 use http::StatusCode;
-use tokio::sync::Semaphore;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
+pub use self::decisions::{Authorizer, ClusterDecisions, MayAsk};
 use self::key::Key;
 pub(crate) use self::recheck::while_allowed;
-
-/// Where it is asked.
-const PATH: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-
-/// A read that waits longer for the answer is answered live sooner.
-const PATIENCE: Duration = Duration::from_secs(5);
-
-/// Reviews that a cluster is asked at once: a flood of new users must not become a flood of questions.
-const MAX_REVIEWS: usize = 64;
-
-/// Whoever may not ask tries again after this time.
-const ASK_AGAIN: Duration = Duration::from_secs(30);
-
-/// Bytes of decisions in memory, over all clusters.
-const MAX_WEIGHT: u64 = 64 << 20;
+use crate::reviewer::Reviewer;
 
 /// What the configuration says about a cluster's decisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,37 +67,6 @@ impl Default for AuthorizationSettings {
     }
 }
 
-/// Why there is no decision. None is ever taken for an Allow.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum NoDecision {
-    /// The proxy's own credential may not ask.
-    #[error("the proxy may not create subjectaccessreviews")]
-    MayNotAsk,
-    /// Too many questions are under way.
-    #[error("too many questions under way")]
-    TooMany,
-    /// No answer came.
-    #[error("no answer")]
-    NoAnswer(Arc<UpstreamError>),
-    /// No answer came in time.
-    #[error("no answer in time")]
-    TooSlow,
-    /// The cluster went, or its roles changed meanwhile.
-    #[error("the question ended without an answer")]
-    Ended,
-    /// It is not an answer.
-    #[error("{0}")]
-    Unreadable(String),
-}
-
-/// What a cluster said.
-#[derive(Clone, Copy, Debug)]
-struct Decided {
-    decision: Decision,
-    /// It counts until then.
-    until: Instant,
-}
-
 /// What is known of what somebody may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -119,97 +79,6 @@ pub enum Verdict {
     Denied,
     /// The cluster did not say.
     Unknown,
-}
-
-/// The decisions of all clusters.
-#[derive(Debug)]
-pub struct Authorizer {
-    decisions: Arc<Facts<Key, Decided, NoDecision>>,
-    last_allows: Arc<Facts<Key, (), Infallible>>,
-}
-
-impl Default for Authorizer {
-    fn default() -> Self {
-        Self {
-            decisions: Facts::new(MAX_WEIGHT, |key, _| key.weight()),
-            last_allows: Facts::new(MAX_WEIGHT, |key, ()| key.weight()),
-        }
-    }
-}
-
-impl Authorizer {
-    /// Decisions of a cluster that is new.
-    pub fn of_cluster(&self, name: &str) -> Arc<ClusterDecisions> {
-        Arc::new(ClusterDecisions {
-            name: name.to_owned(),
-            decisions: self.decisions.of_cluster(),
-            last_allows: self.last_allows.of_cluster(),
-            reviews: Semaphore::new(MAX_REVIEWS),
-            may_not_ask: ArcSwapOption::empty(),
-        })
-    }
-}
-
-/// What one cluster has decided.
-#[derive(Debug)]
-pub struct ClusterDecisions {
-    name: String,
-    decisions: ClusterFacts<Key, Decided, NoDecision>,
-    /// For the time when nobody can be asked.
-    last_allows: ClusterFacts<Key, (), Infallible>,
-    reviews: Semaphore,
-    /// Until when it is taken as known that the proxy's credential may not ask.
-    may_not_ask: ArcSwapOption<Instant>,
-}
-
-impl ClusterDecisions {
-    /// Forgets what was decided: roles have changed. What counts while nobody can be asked goes, too.
-    pub fn flush(&self) {
-        self.decisions.flush();
-        self.last_allows.flush();
-    }
-
-    /// Whether the proxy's own credential may not ask, as far as is known. Reads go live while it is so.
-    pub fn may_not_ask(&self) -> bool {
-        self.may_not_ask.load().is_some()
-    }
-
-    async fn review(&self, connection: &Connection, key: &Key) -> Result<Decision, NoDecision> {
-        let known = self.may_not_ask.load_full();
-        if known.is_some_and(|until| Instant::now() < *until) {
-            return Err(NoDecision::MayNotAsk);
-        }
-        let Ok(_place) = self.reviews.try_acquire() else {
-            return Err(NoDecision::TooMany);
-        };
-        let review = connection.review(PATH, subject_access_review(&key.user, &key.question));
-        let review = connection.lost().run_until_cancelled(review);
-        let Ok(Some(answer)) = timeout(PATIENCE, review).await else {
-            return Err(NoDecision::TooSlow);
-        };
-        let (status, body) = answer.map_err(|why| NoDecision::NoAnswer(Arc::new(why)))?;
-        if status == StatusCode::FORBIDDEN {
-            let until = Arc::new(Instant::now() + ASK_AGAIN);
-            if self.may_not_ask.swap(Some(until)).is_none() {
-                tracing::warn!(
-                    cluster = self.name,
-                    "the proxy's credential may not create subjectaccessreviews: all reads go live; \
-                     grant it the ClusterRole that `fleetcache rbac` prints"
-                );
-            }
-            return Err(NoDecision::MayNotAsk);
-        }
-        if !status.is_success() {
-            return Err(NoDecision::Unreadable(format!("the answer is a {status}")));
-        }
-        if self.may_not_ask.swap(None).is_some() {
-            tracing::info!(
-                cluster = self.name,
-                "the proxy's credential may create subjectaccessreviews again"
-            );
-        }
-        decision(&body).map_err(NoDecision::Unreadable)
-    }
 }
 
 /// Who asks a cluster for something, and what is known of what it may do there.
@@ -227,30 +96,29 @@ pub struct Access {
 
 impl Access {
     /// What the cluster says of it, or said a moment ago. May ask it, and wait for the answer.
-    pub async fn verdict(
+    pub(crate) async fn verdict<R: Reviewer>(
         &self,
-        connection: &Arc<Connection>,
+        reviewer: &Arc<R>,
         question: impl FnOnce() -> Question,
     ) -> Verdict {
         let Some(user) = self.reviewed_user() else {
             return Verdict::Allowed { until: None };
         };
-        let decisions = &self.decisions.decisions;
-        let keys: Vec<_> = self.keys(connection.epoch, user, question()).collect();
-        let known = keys.iter().filter_map(|key| decisions.get(key));
+        let keys = self.keys(reviewer.epoch(), user, question());
+        let known = keys.iter().filter_map(|key| self.decisions.known(key));
         let mut allows = known.filter(|known| known.decision == Decision::Allow);
         if let Some(known) = allows.next() {
             let until = Some(known.until);
             return Verdict::Allowed { until };
         }
         // Seldom, and large.
-        Box::pin(self.ask(connection, keys)).await
+        Box::pin(self.ask(reviewer, keys)).await
     }
 
     /// One after the other, broad ones first: most users are answered by the first for all that they may read.
-    async fn ask(&self, connection: &Arc<Connection>, keys: Vec<Key>) -> Verdict {
+    async fn ask<R: Reviewer>(&self, reviewer: &Arc<R>, keys: Vec<Key>) -> Verdict {
         for key in keys {
-            match self.decide(connection, key).await {
+            match ClusterDecisions::decide(self, reviewer, key).await {
                 Ok(decided) if decided.decision == Decision::Allow => {
                     let until = Some(decided.until);
                     return Verdict::Allowed { until };
@@ -271,18 +139,21 @@ impl Access {
         let Some(user) = self.reviewed_user() else {
             return true;
         };
-        let mut keys = self.keys(epoch, user, question());
-        keys.any(|key| self.decisions.last_allows.get(&key).is_some())
+        let keys = self.keys(epoch, user, question());
+        keys.iter().any(|key| self.decisions.was_allowed(key))
     }
 
-    /// The cluster has just answered the user itself: as good as an Allow.
-    pub fn note_allowed(&self, epoch: u64, question: impl FnOnce() -> Question) {
-        let Some(user) = self.reviewed_user() else {
-            return;
-        };
-        let key = self.key(epoch, user, question());
-        let until = Instant::now() + self.settings.stale_allow_ttl;
-        self.decisions.last_allows.put(key, (), Some(until));
+    /// The cluster is about to answer the user itself, which is as good as an Allow or a Deny. To be called before it is
+    /// asked: what it answers may be of before a change of roles that is seen meanwhile.
+    pub fn asks(&self, epoch: u64, question: impl FnOnce() -> Question) -> AskedItself {
+        let key = self.reviewed_user();
+        let key = key.map(|user| self.key(epoch, user, question()));
+        AskedItself {
+            key,
+            decisions: Arc::clone(&self.decisions),
+            asked: Instant::now(),
+            counts_for: self.settings.stale_allow_ttl,
+        }
     }
 
     /// Who is asked about; `None` where nobody need be.
@@ -294,56 +165,44 @@ impl Access {
     }
 
     /// What is asked, in this order.
-    fn keys(
-        &self,
-        epoch: u64,
-        user: &Arc<UserInfo>,
-        question: Question,
-    ) -> impl Iterator<Item = Key> {
-        let questions: Vec<_> = match self.settings.broad_questions {
-            true => broader(&question).collect(),
-            false => vec![question],
-        };
-        let key = move |question| self.key(epoch, user, question);
-        questions.into_iter().map(key)
+    fn keys(&self, epoch: u64, user: &Arc<UserInfo>, question: Question) -> Vec<Key> {
+        let key = |question| self.key(epoch, user, question);
+        match self.settings.broad_questions {
+            true => broader(&question).map(key).collect(),
+            false => vec![key(question)],
+        }
     }
 
     fn key(&self, epoch: u64, user: &Arc<UserInfo>, question: Question) -> Key {
         Key {
             instance: self.cluster.instance(),
             epoch,
+            changes: self.decisions.changes(),
             user: Arc::clone(user),
             question,
         }
     }
+}
 
-    async fn decide(&self, connection: &Arc<Connection>, key: Key) -> Result<Decided, NoDecision> {
-        let asked = {
-            let (decisions, connection) = (Arc::clone(&self.decisions), Arc::clone(connection));
-            let (settings, key) = (self.settings, key.clone());
-            async move {
-                // It counts from before the question: the cluster may have found it at any time since.
-                let began = Instant::now();
-                let decision = decisions.review(&connection, &key).await?;
-                let ttl = match decision {
-                    Decision::Allow => {
-                        let until = began + settings.stale_allow_ttl;
-                        decisions.last_allows.put(key, (), Some(until));
-                        settings.allow_ttl
-                    }
-                    Decision::Deny => {
-                        decisions.last_allows.forget(&key);
-                        settings.deny_ttl
-                    }
-                };
-                let until = began + ttl;
-                Ok((Decided { decision, until }, Some(until)))
-            }
-        };
-        let decided = self.decisions.decisions.get_or_ask(key, asked).await;
-        decided.map_err(|why| match why {
-            NoFact::Failed(why) => why,
-            NoFact::Ended => NoDecision::Ended,
-        })
+/// A question whose answer the cluster gives to the user itself.
+#[derive(Debug)]
+pub struct AskedItself {
+    /// `None` where nobody need be asked.
+    key: Option<Key>,
+    decisions: Arc<ClusterDecisions>,
+    asked: Instant,
+    counts_for: Duration,
+}
+
+impl AskedItself {
+    /// What it answered, for the time when it cannot be asked. What is neither a yes nor a no says nothing.
+    pub fn answered(self, status: StatusCode) {
+        let Some(key) = self.key else { return };
+        if status.is_success() || status == StatusCode::NOT_MODIFIED {
+            let until = self.asked + self.counts_for;
+            self.decisions.allowed(key, self.asked, until);
+        } else if matches!(status, StatusCode::FORBIDDEN | StatusCode::UNAUTHORIZED) {
+            self.decisions.denied(&key);
+        }
     }
 }

@@ -399,6 +399,11 @@ impl Config {
         }
     }
 
+    /// Who may read of the fleet.
+    pub fn fleet_readers(&self) -> FleetReaders {
+        self.authorization.fleet_readers.clone().unwrap_or_default()
+    }
+
     /// What the data path is told about the cluster of that name.
     pub fn settings(&self, name: &str) -> ClusterSettings {
         let (it, everywhere) = (self.cluster(name), self.authorization.settings);

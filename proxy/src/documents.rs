@@ -236,6 +236,7 @@ impl Asked {
             | Error::Refused(_)
             | Error::Unauthenticated
             | Error::AuthenticationUnavailable(_)
+            | Error::TokenNeeded { .. }
             | Error::ImpersonationRefused
             | Error::NotFound
             | Error::MethodNotAllowed

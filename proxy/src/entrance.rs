@@ -10,8 +10,10 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use fleetcache_auth::{
     AuthenticationConfiguration, Authenticator, JwtAuthenticator, KeyTiming, Methods,
 };
+use fleetcache_cache::cluster_cache::ClusterCache;
 use rustls::ServerConfig;
 
+use crate::authentication::{AskedClusters, Authentication};
 use crate::config::{AuthenticationConfig, Config, Mistakes};
 use crate::listener;
 use crate::state_dir::Certificates;
@@ -23,7 +25,7 @@ pub struct InForce {
     /// For connections that come.
     pub tls: Arc<ArcSwap<ServerConfig>>,
     /// Who is asking; none where nobody need say so.
-    pub authenticator: Arc<ArcSwapOption<Authenticator>>,
+    pub authentication: Arc<ArcSwapOption<Authentication>>,
 }
 
 /// The entrance, and what it is made of.
@@ -32,6 +34,8 @@ pub struct Entrance {
     own: Certificates,
     /// The proxy's own token, which counts where users are not known otherwise.
     token: String,
+    /// Who is asked about tokens.
+    clusters: AskedClusters,
     made_of: Made,
     in_force: InForce,
 }
@@ -42,7 +46,7 @@ pub struct Made {
     hash: u64,
     said: AuthenticationConfig,
     tls: Arc<ServerConfig>,
-    authenticator: Option<Arc<Authenticator>>,
+    authentication: Option<Arc<Authentication>>,
     issuers: Option<(AuthenticationConfiguration, Arc<JwtAuthenticator>)>,
 }
 
@@ -57,17 +61,24 @@ impl Entrance {
         config: &Config,
         files: EntranceFiles,
     ) -> Result<Self, Mistakes> {
-        let made_of = make(&own, &token, config, files, None)?;
+        let clusters = AskedClusters::default();
+        let made_of = make(&own, &token, &clusters, config, files, None)?;
         let in_force = InForce {
             tls: Arc::new(ArcSwap::new(Arc::clone(&made_of.tls))),
-            authenticator: Arc::new(ArcSwapOption::new(made_of.authenticator.clone())),
+            authentication: Arc::new(ArcSwapOption::new(made_of.authentication.clone())),
         };
         Ok(Self {
             own,
             token,
+            clusters,
             made_of,
             in_force,
         })
+    }
+
+    /// From now on these clusters can be asked about tokens.
+    pub fn ask(&self, clusters: &Arc<ClusterCache>) {
+        self.clusters.are(clusters);
     }
 
     /// What is in force, now and later.
@@ -84,15 +95,16 @@ impl Entrance {
         if files.hash == before.hash && config.authentication == before.said {
             return Ok(None);
         }
-        let made = make(&self.own, &self.token, config, files, Some(before))?;
+        let (own, token, clusters) = (&self.own, &self.token, &self.clusters);
+        let made = make(own, token, clusters, config, files, Some(before))?;
         Ok(Some(made))
     }
 
     /// From now on this is in force: for the next connection, and the next request on those that are there.
     pub fn replace(&mut self, made: Made) {
         self.in_force.tls.store(Arc::clone(&made.tls));
-        let authenticator = made.authenticator.clone();
-        self.in_force.authenticator.store(authenticator);
+        let authentication = made.authentication.clone();
+        self.in_force.authentication.store(authentication);
         self.made_of = made;
     }
 }
@@ -106,6 +118,7 @@ impl fmt::Debug for Entrance {
 fn make(
     own: &Certificates,
     token: &str,
+    clusters: &AskedClusters,
     config: &Config,
     files: EntranceFiles,
     before: Option<&Made>,
@@ -133,20 +146,25 @@ fn make(
         None => None,
     };
     let said = &config.authentication;
+    let reviews = said.token_review.as_ref();
+    let reviewer = reviews.and_then(|it| Some(clusters.named(it.cluster.clone()?, &it.audiences)));
     let authenticator = Authenticator::new(Methods {
         certificates: client_ca,
         generated_token: config.counts_own_token().then(|| token.to_owned()),
         token_file,
         jwt: issuers.as_ref().map(|(_, jwt)| Arc::clone(jwt)),
-        token_review: None,
+        token_review: reviewer.map(|it| Arc::new(it) as _),
         anonymous: said.anonymous,
         allow_system_names: said.allow_system_names.clone(),
     });
+    let own_tokens = reviews.is_some_and(|it| it.target_cluster);
+    let own_tokens = own_tokens.then(|| clusters.own_tokens());
+    let authentication = Authentication::new(authenticator, own_tokens);
     Ok(Made {
         hash,
         said: said.clone(),
         tls,
-        authenticator: (!said.disabled).then(|| Arc::new(authenticator)),
+        authentication: (!said.disabled).then(|| Arc::new(authentication)),
         issuers,
     })
 }

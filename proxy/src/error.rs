@@ -85,6 +85,12 @@ pub enum Error {
     /// The request carries a credential that cannot be judged now.
     #[error("the credential cannot be judged: {0}")]
     AuthenticationUnavailable(String),
+    /// The cluster is asked with its caller's own token, and the request has none.
+    #[error("no token to ask cluster {cluster:?} with")]
+    TokenNeeded {
+        /// The cluster.
+        cluster: String,
+    },
     /// The request asks to impersonate somebody.
     #[error("impersonation is refused")]
     ImpersonationRefused,
@@ -127,6 +133,7 @@ impl Error {
             | Self::Refused(_)
             | Self::Unauthenticated
             | Self::AuthenticationUnavailable(_)
+            | Self::TokenNeeded { .. }
             | Self::ImpersonationRefused
             | Self::NotFound
             | Self::MethodNotAllowed
@@ -150,6 +157,7 @@ pub fn cause(error: &Error) -> &'static str {
         Error::Refused(_) => "Refused",
         Error::Unauthenticated => "Unauthorized",
         Error::AuthenticationUnavailable(_) => "AuthenticationUnavailable",
+        Error::TokenNeeded { .. } => "TokenNeeded",
         Error::ImpersonationRefused => "ImpersonationRefused",
         Error::NotFound => "NotFound",
         Error::MethodNotAllowed => "MethodNotAllowed",

@@ -10,6 +10,7 @@
 
 use std::sync::Arc;
 
+use fleetcache_auth::UserInfo;
 use fleetcache_cache::cluster_cache::ClusterCache;
 use fleetcache_cache::gvr::Gvr;
 use fleetcache_cache::informer::Informer;
@@ -21,6 +22,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::body::{Body, empty};
 use crate::error::Error;
+use crate::limits::Limits;
 use crate::negotiation::is_for_people;
 use crate::query::percent_decode;
 use crate::request_info::{ResourcePath, Verb, is_watch};
@@ -34,6 +36,7 @@ mod object;
 mod openapi;
 mod options;
 mod publisher;
+mod readers;
 mod refusal;
 mod representation;
 mod selectors;
@@ -41,6 +44,7 @@ mod table;
 
 use documents::Documents;
 use publisher::Publisher;
+pub use readers::FleetReaders;
 pub use refusal::{FieldError, Refusal};
 use representation::Representation;
 
@@ -64,6 +68,7 @@ fn gvr() -> Gvr {
 #[derive(Debug)]
 pub struct FleetApi {
     clusters: Arc<ClusterCache>,
+    limits: Arc<Limits>,
     informer: Arc<Informer>,
     documents: Documents,
 }
@@ -141,29 +146,33 @@ impl FleetApi {
     /// Over all clusters; tells what becomes of them until `stop` fires.
     pub async fn start(
         clusters: &Arc<ClusterCache>,
+        limits: &Arc<Limits>,
         tasks: &TaskTracker,
         stop: &CancellationToken,
     ) -> Self {
-        let publisher = Publisher::start(clusters).await;
+        let publisher = Publisher::start(clusters, limits).await;
         let informer = Arc::clone(publisher.informer());
         tasks.spawn(publisher.run(stop.clone()));
         Self {
             clusters: Arc::clone(clusters),
+            limits: Arc::clone(limits),
             informer,
             documents: Documents::new(),
         }
     }
 
-    /// Answers an authenticated request.
+    /// Answers the request of a user.
     ///
     /// # Errors
     /// The server would refuse it, or there is nothing at that path.
     pub async fn answer(
         &self,
+        user: &UserInfo,
         request: &FleetRequest<'_>,
         method: &Method,
         headers: &HeaderMap,
     ) -> Result<Response<Body>, Error> {
+        self.limits.fleet_readers().check(user, request)?;
         let answer = match &request.resource {
             Some(resource) => self.resource(request, resource, headers).await?,
             None => self.document(request, headers)?,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
 use fleetcache_auth::{
-    Authenticated, AuthenticationError, Authenticator, Credentials, Method as KnownBy, UserInfo,
+    Authenticated, AuthenticationError, Credentials, Method as KnownBy, UserInfo,
 };
 use fleetcache_cache::cluster_accessor::ClusterAccessor;
 use fleetcache_cache::cluster_cache::ClusterCache;
@@ -16,7 +16,8 @@ use hyper::body::Incoming;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::authorization::{Access, AuthorizationSettings};
+use crate::authentication::Authentication;
+use crate::authorization::{Access, AuthorizationMode, AuthorizationSettings, ClusterDecisions};
 use crate::body::Body;
 use crate::cache_control::CacheControl;
 use crate::decision::LiveReason;
@@ -24,7 +25,7 @@ use crate::documents::DocumentRequest;
 use crate::draining;
 use crate::error::Error;
 use crate::fleet_api::{FleetApi, FleetRequest};
-use crate::identity::{AsWhom, Identity};
+use crate::identity::{AsWhom, Identity, own_authorization};
 use crate::limits::{ClusterLimits, Limits};
 use crate::listener::{ClientChain, WatchWriter};
 use crate::live::{self, LiveRequest};
@@ -62,6 +63,14 @@ pub struct ClusterSettings {
     pub authorization: AuthorizationSettings,
 }
 
+impl ClusterSettings {
+    /// Whether the cluster is asked what users may do: the users are its own then, and so may its own tokens be.
+    pub fn asks_about_users(&self) -> bool {
+        self.identity != Identity::Proxy
+            && self.authorization.mode == AuthorizationMode::SubjectAccessReview
+    }
+}
+
 /// What a handler needs.
 pub struct HandlerParts {
     /// All clusters.
@@ -69,7 +78,7 @@ pub struct HandlerParts {
     /// What is served at the root.
     pub fleet_api: FleetApi,
     /// Who is asking; none where nobody need say so.
-    pub authenticator: Arc<ArcSwapOption<Authenticator>>,
+    pub authentication: Arc<ArcSwapOption<Authentication>>,
     /// What is counted.
     pub metrics: Arc<Metrics>,
     /// The settings of clusters, by name.
@@ -78,6 +87,15 @@ pub struct HandlerParts {
     pub tunnels: TaskTracker,
     /// Fires when the process drains: open watches and streams end.
     pub draining: CancellationToken,
+}
+
+/// Who asks a cluster, what for, and as whom the cluster is asked.
+#[derive(Clone, Copy)]
+struct Caller<'a> {
+    access: &'a Access,
+    as_whom: AsWhom<'a>,
+    info: &'a RequestInfo<'a>,
+    limits: &'a ClusterLimits,
 }
 
 /// Answers requests.
@@ -142,17 +160,21 @@ impl Handler {
         outcome.response
     }
 
-    /// Who is asking; whoever asks to be somebody else is refused.
-    async fn authenticate(&self, request: &Request<Incoming>) -> Result<Authenticated, Error> {
+    /// Who is asking; whoever asks to be somebody else is refused. `target` is the cluster whose own tokens count.
+    async fn authenticate(
+        &self,
+        request: &Request<Incoming>,
+        target: Option<&Arc<ClusterAccessor>>,
+    ) -> Result<Authenticated, Error> {
         let headers = request.headers();
         let chain = request.extensions().get::<ClientChain>();
         let credentials = Credentials {
             headers,
             certificates: chain.map(|ClientChain(sent)| &**sent),
         };
-        let authenticator = self.parts.authenticator.load_full();
-        let authenticated = match authenticator {
-            Some(it) => it.authenticate(credentials).await,
+        let authentication = self.parts.authentication.load_full();
+        let authenticated = match authentication {
+            Some(it) => it.authenticate(credentials, target).await,
             // Everybody is who has the proxy's own token.
             None => Ok(Authenticated {
                 user: Arc::new(UserInfo::admin()),
@@ -184,11 +206,9 @@ impl Handler {
         audit_id: &HeaderValue,
     ) -> Result<Outcome, Error> {
         let headers = request.headers();
-        self.authenticate(request).await?;
-        let answer = self
-            .parts
-            .fleet_api
-            .answer(asked, request.method(), headers);
+        let user = self.authenticate(request, None).await?.user;
+        let fleet_api = &self.parts.fleet_api;
+        let answer = fleet_api.answer(&user, asked, request.method(), headers);
         let mut response = answer.await?;
         if asked.verb == Verb::Watch {
             response = self.watch(response, request);
@@ -205,26 +225,42 @@ impl Handler {
         #[cfg(test)]
         assert!(!request.headers().contains_key("x-panic"), "on purpose");
         // 1 where to: silently, so that nobody learns names without a credential
+        // both or none of them, where it was removed a moment ago
         let cluster = self.parts.clusters.get(info.cluster);
-        // 2 who is asking → 401
-        let Authenticated { user, method, .. } = self.authenticate(&request).await?;
-        let cluster = cluster.ok_or_else(|| Error::ClusterNotFound {
+        let cluster = cluster.zip(self.parts.limits.get(info.cluster));
+        // 2 who is asking → 401. One look at the settings: whom the cluster knows never acts as the proxy
+        let own_users = |limits: &ClusterLimits| limits.settings.asks_about_users();
+        let target = cluster.as_ref().filter(|(_, limits)| own_users(limits));
+        let target = target.map(|(cluster, _)| cluster);
+        let authenticated = self.authenticate(&request, target).await?;
+        let (cluster, limits) = cluster.ok_or_else(|| Error::ClusterNotFound {
             cluster: info.cluster.to_owned(),
         })?;
-        let limits = self.limits(&cluster)?;
         let settings = &limits.settings;
+        let identity = settings.identity.for_whom(authenticated.method);
         let access = Access {
             cluster: Arc::clone(&cluster),
             decisions: Arc::clone(&limits.decisions),
             settings: settings.authorization,
-            user: acts_as(settings.identity, user, method),
+            user: (identity != Identity::Proxy).then(|| Arc::clone(&authenticated.user)),
+        };
+        let own = own_authorization(identity, &authenticated, request.headers());
+        let as_whom = identity.of(&authenticated.user, own.as_ref());
+        let as_whom = as_whom.ok_or_else(|| Error::TokenNeeded {
+            cluster: info.cluster.to_owned(),
+        })?;
+        let caller = Caller {
+            access: &access,
+            as_whom,
+            info,
+            limits: &limits,
         };
         // 3 reachable? waits for nothing but a connect in flight, and not long → 503, or what is known of the cluster
         let document = DocumentRequest::of(info, request.headers());
         let connection = match (cluster.connected().await, document) {
             (Ok(connection), Some(document)) => {
                 return self
-                    .document(&access, &connection, info, document, request, audit_id)
+                    .document(&caller, &connection, document, request, audit_id)
                     .await;
             }
             (Ok(connection), None) => connection,
@@ -272,7 +308,7 @@ impl Handler {
             });
         }
         // 5 live: the cluster itself authorizes and answers
-        let response = self.forward(&access, &connection, info, request).await?;
+        let response = self.forward(&caller, &connection, request).await?;
         if response.status().is_success() {
             start_informer(&cluster, info, reason);
         }
@@ -282,22 +318,19 @@ impl Handler {
     /// What a cluster says about itself: it is asked each time, and need not repeat what is held.
     async fn document(
         &self,
-        access: &Access,
+        caller: &Caller<'_>,
         connection: &Arc<Connection>,
-        info: &RequestInfo<'_>,
         document: DocumentRequest,
         mut request: Request<Incoming>,
         audit_id: &HeaderValue,
     ) -> Result<Outcome, Error> {
-        let (cluster, epoch) = (&access.cluster, connection.epoch);
-        let asked = document.ask(cluster, epoch, request.headers_mut());
-        let question = || question::of_document(info);
-        match self.forward(access, connection, info, request).await {
+        let (access, epoch) = (caller.access, connection.epoch);
+        let asked = document.ask(&access.cluster, epoch, request.headers_mut());
+        let question = || question::of_document(caller.info);
+        let may = access.asks(epoch, question);
+        match self.forward(caller, connection, request).await {
             Ok(response) => {
-                let status = response.status();
-                if status.is_success() || status == StatusCode::NOT_MODIFIED {
-                    access.note_allowed(epoch, question);
-                }
+                may.answered(response.status());
                 Ok(asked.answer(response).into())
             }
             Err(error) => {
@@ -310,23 +343,19 @@ impl Handler {
         }
     }
 
-    /// Its limits; none where it was removed a moment ago.
-    fn limits(&self, cluster: &ClusterAccessor) -> Result<Arc<ClusterLimits>, Error> {
-        let limits = self.parts.limits.get(cluster.name());
-        limits.ok_or_else(|| Error::ClusterNotFound {
-            cluster: cluster.name().to_owned(),
-        })
-    }
-
     async fn forward(
         &self,
-        access: &Access,
+        caller: &Caller<'_>,
         connection: &Arc<Connection>,
-        info: &RequestInfo<'_>,
         request: Request<Incoming>,
     ) -> Result<Response<Body>, Error> {
+        let Caller {
+            access,
+            as_whom,
+            info,
+            limits,
+        } = *caller;
         let cluster = &access.cluster;
-        let limits = self.limits(cluster)?;
         let long_running = info.is_long_running();
         let permit = if long_running {
             None
@@ -350,8 +379,9 @@ impl Handler {
             request_timeout: limits.settings.request_timeout,
             watch_disconnect_grace: limits.settings.watch_disconnect_grace,
             removed: cluster.removed(),
-            as_whom: AsWhom::of(access.user.as_deref()),
+            as_whom,
         };
+        let roles = changes_roles(info).then(|| RoleWrite::of(&access.decisions));
         let answer = live::forward(connection, live, request, &self.parts.tunnels).await;
         drop(permit);
         let answer = if long_running {
@@ -359,8 +389,8 @@ impl Handler {
         } else {
             answer
         };
-        if answer.as_ref().is_ok_and(|it| it.status().is_success()) && changes_roles(info) {
-            access.decisions.flush();
+        if let Some(roles) = roles {
+            roles.ended(&answer);
         }
         match (answer, observation) {
             (Ok(response), Some(observation)) => Ok(observation.answer(response)),
@@ -381,19 +411,38 @@ impl Handler {
     }
 }
 
-/// The user as whom a request reaches its cluster; none where it has the rights of the proxy's credential. No other method
-/// gives them than the proxy's own token, also while the configuration passes from one to another.
-fn acts_as(identity: Identity, user: Arc<UserInfo>, method: KnownBy) -> Option<Arc<UserInfo>> {
-    match (identity, method) {
-        (Identity::Proxy, KnownBy::Generated) => None,
-        (Identity::Proxy | Identity::Impersonate | Identity::Token, _) => Some(user),
-    }
-}
-
 /// Whether a request asks to be somebody else, which would be done with the proxy's own rights.
 pub(crate) fn impersonates(headers: &HeaderMap) -> bool {
     let mut names = headers.keys();
     names.any(|name| name.as_str().starts_with("impersonate-"))
+}
+
+/// A write that may change who may do what: what was decided is forgotten when its answer comes, or when nobody waits for
+/// that any more.
+struct RoleWrite(Option<Arc<ClusterDecisions>>);
+
+impl RoleWrite {
+    fn of(decisions: &Arc<ClusterDecisions>) -> Self {
+        Self(Some(Arc::clone(decisions)))
+    }
+
+    fn ended(mut self, answer: &Result<Response<Body>, Error>) {
+        let is_refused = match answer {
+            Ok(answer) => answer.status().is_client_error(),
+            Err(error) => !error.outcome_unknown(),
+        };
+        if is_refused {
+            self.0 = None;
+        }
+    }
+}
+
+impl Drop for RoleWrite {
+    fn drop(&mut self) {
+        if let Some(decisions) = &self.0 {
+            decisions.flush();
+        }
+    }
 }
 
 /// Whether a request may have changed who may do what.

@@ -1,6 +1,6 @@
 //! As whom a live request reaches its cluster.
 
-use fleetcache_auth::UserInfo;
+use fleetcache_auth::{Authenticated, Method, UserInfo, bearer_tokens};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::error::Error;
@@ -17,6 +17,31 @@ pub enum Identity {
     Proxy,
 }
 
+impl Identity {
+    /// What holds for a user who was known by that method: the rights of the proxy's credential are for its own token alone,
+    /// also while the configuration passes from one to another.
+    pub(crate) fn for_whom(self, method: Method) -> Self {
+        match (self, method) {
+            (Self::Proxy, Method::Generated) => Self::Proxy,
+            (Self::Proxy, _) => Self::Impersonate,
+            (other @ (Self::Impersonate | Self::Token), _) => other,
+        }
+    }
+
+    /// Whose request it is to its cluster. `own` is the caller's [`own_authorization`]; `None` where there is none, and must be.
+    pub(crate) fn of<'a>(
+        self,
+        user: &'a UserInfo,
+        own: Option<&'a HeaderValue>,
+    ) -> Option<AsWhom<'a>> {
+        match self {
+            Self::Impersonate => Some(AsWhom::User(user)),
+            Self::Token => own.map(AsWhom::Caller),
+            Self::Proxy => Some(AsWhom::Proxy),
+        }
+    }
+}
+
 /// Whose request it is to its cluster.
 #[derive(Clone, Copy, Debug)]
 pub enum AsWhom<'a> {
@@ -24,12 +49,14 @@ pub enum AsWhom<'a> {
     Proxy,
     /// That of the user, whom the proxy's credential impersonates.
     User(&'a UserInfo),
+    /// That of whoever this `Authorization` stands for; the proxy's credential has no part in it.
+    Caller(&'a HeaderValue),
 }
 
 impl<'a> AsWhom<'a> {
-    /// The user's, where there is one.
-    pub fn of(user: Option<&'a UserInfo>) -> Self {
-        user.map_or(Self::Proxy, Self::User)
+    /// The cluster judges the credential itself: what it says of it is for the client.
+    pub(crate) fn is_caller(self) -> bool {
+        matches!(self, Self::Caller(_))
     }
 
     /// Says so in the headers of a request, which have none of the client's own that could say it.
@@ -38,10 +65,30 @@ impl<'a> AsWhom<'a> {
     /// Something of the user cannot be in a header. The authenticator lets no such user pass.
     pub(crate) fn say(self, headers: &mut HeaderMap) -> Result<(), Error> {
         match self {
-            Self::Proxy => Ok(()),
+            Self::Proxy | Self::Caller(_) => Ok(()),
             Self::User(user) => impersonate(user, headers).map_err(|_| Error::Internal),
         }
     }
+}
+
+/// The `Authorization` with which a cluster can be asked as the caller itself, where it is to be: the bearer token by which
+/// the caller was known. `None` where that was something else, or a token that is the proxy's own and no cluster's business.
+pub(crate) fn own_authorization(
+    identity: Identity,
+    authenticated: &Authenticated,
+    headers: &HeaderMap,
+) -> Option<HeaderValue> {
+    let is_its_own = match authenticated.method {
+        Method::Anonymous | Method::Certificate | Method::Generated => false,
+        Method::Jwt | Method::TokenFile | Method::TokenReview => true,
+    };
+    if identity != Identity::Token || !is_its_own {
+        return None;
+    }
+    let token = bearer_tokens(headers).into_iter().next()?;
+    let mut authorization = HeaderValue::try_from(format!("Bearer {token}")).ok()?;
+    authorization.set_sensitive(true);
+    Some(authorization)
 }
 
 fn impersonate(user: &UserInfo, headers: &mut HeaderMap) -> Result<(), http::Error> {
@@ -78,4 +125,101 @@ fn escaped(key: &str) -> String {
         }
     }
     name
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use http::header::AUTHORIZATION;
+
+    use super::*;
+
+    #[test]
+    fn a_user_is_named_part_by_part() {
+        let user = UserInfo {
+            name: "jörg".to_owned(),
+            uid: "7".to_owned(),
+            groups: vec!["a,b".to_owned(), "system:authenticated".to_owned()],
+            extra: BTreeMap::from([
+                (
+                    "example.com/Key%".to_owned(),
+                    vec!["v".to_owned(), "w, x".to_owned()],
+                ),
+                ("plain".to_owned(), vec![]),
+            ]),
+        };
+        let mut headers = HeaderMap::new();
+        AsWhom::User(&user).say(&mut headers).unwrap();
+        let lines: Vec<_> = headers
+            .iter()
+            .map(|(name, value)| format!("{name}: {}", String::from_utf8_lossy(value.as_bytes())))
+            .collect();
+        assert_eq!(
+            lines,
+            [
+                "impersonate-user: jörg",
+                "impersonate-uid: 7",
+                "impersonate-group: a,b",
+                "impersonate-group: system:authenticated",
+                "impersonate-extra-example.com%2f%4bey%25: v",
+                "impersonate-extra-example.com%2f%4bey%25: w, x",
+            ]
+        );
+    }
+
+    #[test]
+    fn who_cannot_be_named_is_not_sent_as_somebody_else() {
+        let user = UserInfo {
+            name: "a\nb".to_owned(),
+            ..UserInfo::default()
+        };
+        let said = AsWhom::User(&user).say(&mut HeaderMap::new());
+        assert!(matches!(said, Err(Error::Internal)));
+    }
+
+    #[test]
+    fn only_the_token_that_a_caller_was_known_by_is_passed_on() {
+        let bearer = HeaderValue::from_static("bearer t x");
+        let headers = HeaderMap::from_iter([(AUTHORIZATION, bearer)]);
+        let own = |identity, method| {
+            let authenticated = Authenticated {
+                user: Arc::new(UserInfo::default()),
+                expires: None,
+                method,
+            };
+            let own = own_authorization(identity, &authenticated, &headers)?;
+            assert!(own.is_sensitive());
+            Some(own.to_str().unwrap().to_owned())
+        };
+        for method in [Method::Jwt, Method::TokenFile, Method::TokenReview] {
+            assert_eq!(own(Identity::Token, method).as_deref(), Some("Bearer t"));
+            assert_eq!(own(Identity::Impersonate, method), None);
+            assert_eq!(own(Identity::Proxy, method), None);
+        }
+        // What is beside a certificate nobody has looked at, and the generated token would be the cluster's to use.
+        for method in [Method::Anonymous, Method::Certificate, Method::Generated] {
+            assert_eq!(own(Identity::Token, method), None);
+        }
+        let user = UserInfo::default();
+        assert!(Identity::Token.of(&user, None).is_none());
+    }
+
+    #[test]
+    fn nobody_but_its_own_token_has_the_proxys_rights() {
+        for method in [
+            Method::Anonymous,
+            Method::Certificate,
+            Method::Jwt,
+            Method::TokenFile,
+            Method::TokenReview,
+        ] {
+            assert_eq!(Identity::Proxy.for_whom(method), Identity::Impersonate);
+            assert_eq!(Identity::Token.for_whom(method), Identity::Token);
+        }
+        assert_eq!(Identity::Proxy.for_whom(Method::Generated), Identity::Proxy);
+        let other = Identity::Impersonate.for_whom(Method::Generated);
+        assert_eq!(other, Identity::Impersonate);
+    }
 }

@@ -6,13 +6,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arc_swap::ArcSwap;
 
-use crate::authorization::{Authorizer, ClusterDecisions};
+use crate::authorization::{Authorizer, ClusterDecisions, MayAsk};
+use crate::fleet_api::FleetReaders;
 use crate::handler::ClusterSettings;
 
 /// The settings of all clusters, and how many requests are in flight to each.
 #[derive(Debug, Default)]
 pub struct Limits {
     authorizer: Authorizer,
+    fleet_readers: ArcSwap<FleetReaders>,
     /// Read by every live request, without a lock.
     clusters: ArcSwap<HashMap<String, Arc<ClusterLimits>>>,
 }
@@ -39,7 +41,7 @@ impl Limits {
             let known = before.get(&name);
             let in_flight = known.map_or_else(Arc::default, |it| Arc::clone(&it.in_flight));
             let decisions = known.map_or_else(
-                || self.authorizer.of_cluster(&name),
+                || self.authorizer.of_cluster(),
                 |it| Arc::clone(&it.decisions),
             );
             let limits = ClusterLimits {
@@ -52,6 +54,16 @@ impl Limits {
         self.clusters.store(Arc::new(now.collect()));
     }
 
+    /// From now on these may read of the fleet.
+    pub fn set_fleet_readers(&self, readers: FleetReaders) {
+        self.fleet_readers.store(Arc::new(readers));
+    }
+
+    /// Who may read of the fleet.
+    pub fn fleet_readers(&self) -> Arc<FleetReaders> {
+        self.fleet_readers.load_full()
+    }
+
     /// Those of the cluster of that name.
     pub fn get(&self, name: &str) -> Option<Arc<ClusterLimits>> {
         self.clusters.load().get(name).cloned()
@@ -59,6 +71,12 @@ impl Limits {
 }
 
 impl ClusterLimits {
+    /// Whether the proxy may ask the cluster about users; `None` where it need not.
+    pub fn reviews(&self) -> Option<MayAsk> {
+        let asks = self.settings.asks_about_users();
+        asks.then(|| self.decisions.may_ask())
+    }
+
     /// A place for one more request, where there is one.
     pub fn acquire(&self) -> Option<InFlight> {
         let max = self.settings.max_in_flight;
@@ -89,6 +107,43 @@ mod tests {
             reads: Default::default(),
             identity: Default::default(),
             authorization: Default::default(),
+        }
+    }
+
+    #[test]
+    fn a_cluster_is_asked_about_users_where_requests_are_theirs() {
+        use crate::authorization::AuthorizationMode;
+        use crate::identity::Identity;
+
+        let limits = Limits::default();
+        for (identity, mode, asks) in [
+            (
+                Identity::Impersonate,
+                AuthorizationMode::SubjectAccessReview,
+                true,
+            ),
+            (
+                Identity::Token,
+                AuthorizationMode::SubjectAccessReview,
+                true,
+            ),
+            (
+                Identity::Proxy,
+                AuthorizationMode::SubjectAccessReview,
+                false,
+            ),
+            (Identity::Impersonate, AuthorizationMode::AlwaysAllow, false),
+        ] {
+            let mut settings = settings(1);
+            settings.identity = identity;
+            settings.authorization.mode = mode;
+            limits.set([("a".to_owned(), settings)]);
+            let reviews = limits.get("a").unwrap().reviews();
+            assert_eq!(
+                reviews,
+                asks.then_some(MayAsk::Unknown),
+                "{identity:?} {mode:?}"
+            );
         }
     }
 

@@ -107,7 +107,7 @@ async fn exchange<U: Upstream>(
     let mut upstream = Arc::clone(upstream);
     let mut credential = upstream.credential_number();
     let body = body.boxed_unsync();
-    let request = upstream.request(parts.method, live.path_and_query, headers, body);
+    let request = to_cluster(&upstream, live, parts.method, headers, body);
     let mut uri = request.uri().clone();
     let mut answer = wait_for_answer(&upstream, live, until, request, &passed).await?;
 
@@ -118,7 +118,7 @@ async fn exchange<U: Upstream>(
     {
         upstream = other;
         credential = upstream.credential_number();
-        let request = upstream.request(method, live.path_and_query, headers, body);
+        let request = to_cluster(&upstream, live, method, headers, body);
         uri = request.uri().clone();
         answer = wait_for_answer(&upstream, live, until, request, &passed).await?;
     }
@@ -126,7 +126,7 @@ async fn exchange<U: Upstream>(
         unauthorized::tell(&upstream, credential);
         return Err(credential_rejected(live.cluster));
     }
-    if answer.status() == StatusCode::UNAUTHORIZED {
+    if answer.status() == StatusCode::UNAUTHORIZED && !live.as_whom.is_caller() {
         // Whoever said it, a probe tells whether the proxy's own credential still works.
         upstream.suspect();
     }
@@ -153,6 +153,22 @@ async fn exchange<U: Upstream>(
         response.extensions_mut().insert(reason);
     }
     Ok(response)
+}
+
+fn to_cluster<U: Upstream>(
+    upstream: &Arc<U>,
+    live: &LiveRequest<'_>,
+    method: Method,
+    headers: HeaderMap,
+    body: RequestBody,
+) -> Request<RequestBody> {
+    let path = live.path_and_query;
+    match live.as_whom {
+        AsWhom::Caller(authorization) => {
+            upstream.request_of_caller(method, path, headers, body, authorization.clone())
+        }
+        AsWhom::Proxy | AsWhom::User(_) => upstream.request(method, path, headers, body),
+    }
 }
 
 /// Waits until the cluster answered, was disconnected, or took too long.

@@ -300,6 +300,7 @@ impl Reloader {
         self.cache
             .add(added.map(|name| now[name].cluster.clone()).collect());
         self.limits.set(now.keys().map(settings));
+        self.limits.set_fleet_readers(config.fleet_readers());
         if let Some(entrance) = entrance {
             self.entrance.replace(entrance);
         }

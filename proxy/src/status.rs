@@ -246,6 +246,18 @@ impl From<&Error> for Failure {
                     ..Details::default()
                 }),
             },
+            Error::TokenNeeded { cluster } => Self {
+                code: StatusCode::UNAUTHORIZED,
+                reason: "Unauthorized",
+                message: format!(
+                    "Unauthorized: cluster {cluster:?} is asked with its caller's own bearer token, and the caller was not \
+                     known by one that it could be asked with"
+                ),
+                details: Some(Details {
+                    causes: vec![Cause::because(cause(error))],
+                    ..Details::of(cluster)
+                }),
+            },
             Error::ImpersonationRefused => Self {
                 code: StatusCode::FORBIDDEN,
                 reason: "Forbidden",

@@ -88,7 +88,10 @@ impl Service {
         let forbidden = faults.forbids(parts.uri.path());
         let is_forbidden = |path: &ResourcePath| {
             let verb = verb(&parts.method, path, &query);
-            forbidden || !self.users.may(&user, verb, path.resource.plural, &path.namespace)
+            forbidden
+                || !self
+                    .users
+                    .may(&user, verb, path.resource.plural, &path.namespace)
         };
         match target? {
             Target::Resource(path) if is_forbidden(&path) => {

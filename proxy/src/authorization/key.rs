@@ -12,6 +12,9 @@ pub(super) struct Key {
     pub(super) instance: u64,
     /// See `Connection::epoch`.
     pub(super) epoch: u64,
+    /// Counts the changes of roles that the proxy has seen: what was asked before one is not found after it, also where the
+    /// answer comes later.
+    pub(super) changes: u64,
     pub(super) user: Arc<UserInfo>,
     pub(super) question: Question,
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::authorization::{AuthorizationMode, AuthorizationSettings};
 
 use super::ListenAddress;
+pub use crate::fleet_api::FleetReaders;
 
 /// How HTTPS is served.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -58,17 +59,8 @@ pub struct TokenReviewConfig {
 pub struct AuthorizationConfig {
     /// What holds for every cluster that says nothing else.
     pub settings: AuthorizationSettings,
-    /// Who may read what the proxy says of the fleet; where nobody is named, who may do so is not limited further.
+    /// Who may read what the proxy says of the fleet; all who are authenticated, where nobody is named.
     pub fleet_readers: Option<FleetReaders>,
-}
-
-/// Users and groups.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FleetReaders {
-    /// Names of users.
-    pub users: BTreeSet<String>,
-    /// Names of groups.
-    pub groups: BTreeSet<String>,
 }
 
 /// The words for [`AuthorizationMode`].

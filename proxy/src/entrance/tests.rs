@@ -97,8 +97,8 @@ async fn who(
         headers: &headers,
         certificates: sent,
     };
-    let authenticator = entrance.authenticator.load_full().unwrap();
-    let known = authenticator.authenticate(credentials).await?;
+    let authenticator = entrance.authentication.load_full().unwrap();
+    let known = authenticator.authenticate(credentials, None).await?;
     Ok((known.user.name.clone(), known.method))
 }
 
@@ -139,7 +139,7 @@ async fn the_proxys_own_token_counts_where_nothing_else_does() {
 
     files.configure("authentication: { disabled: true }");
     assert!(reload(&mut entrance, &files));
-    assert!(in_force.authenticator.load().is_none());
+    assert!(in_force.authentication.load().is_none());
     files.configure("");
     assert!(reload(&mut entrance, &files));
     assert_eq!(own().await, Ok(admin));

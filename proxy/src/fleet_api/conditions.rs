@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::object::seconds;
+use crate::authorization::{ClusterDecisions, MayAsk};
 
 /// Whether requests reach the cluster.
 const CONNECTED: &str = "Connected";
@@ -17,6 +18,9 @@ const PROBE: &str = "RemoteConnectionProbe";
 
 /// Whether what its source says of it now is what is in force.
 const ACCEPTED: &str = "ConfigurationAccepted";
+
+/// Whether the proxy's credential may ask what users may do; of clusters where it has to.
+const REVIEWS: &str = "AccessReviews";
 
 /// `metav1.Condition`.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -35,11 +39,13 @@ pub(super) struct Condition {
     pub condition_type: String,
 }
 
-/// All of them, at a time. `trouble` is why the cluster is not as it should be, and `before` what was told last.
+/// All of them, at a time. `trouble` is why the cluster is not as it should be, `reviews` whether it can be asked about
+/// users, where it is to be, and `before` what was told last.
 pub(super) fn of(
     config: &ClusterConfig,
     status: &ClusterStatus,
     trouble: Option<&(&'static str, String)>,
+    reviews: Option<MayAsk>,
     now: SystemTime,
     before: &[Condition],
 ) -> Vec<Condition> {
@@ -61,11 +67,30 @@ pub(super) fn of(
         status: connected.to_owned(),
         condition_type: CONNECTED.to_owned(),
     };
-    vec![
+    let mut all = vec![
         connected,
         probe(status, grace, now, before),
         accepted(config.rejected.as_ref(), now, before),
-    ]
+    ];
+    all.extend(reviews.map(|may_ask| reviewed(may_ask, now, before)));
+    all
+}
+
+fn reviewed(may_ask: MayAsk, now: SystemTime, before: &[Condition]) -> Condition {
+    let (value, reason, message) = match may_ask {
+        MayAsk::Unknown => (
+            "Unknown",
+            "NotAsked",
+            "nobody has been asked about yet".into(),
+        ),
+        MayAsk::Yes => ("True", "Answered", String::new()),
+        MayAsk::No { .. } => (
+            "False",
+            "Forbidden",
+            ClusterDecisions::MAY_NOT_ASK.to_owned(),
+        ),
+    };
+    since(before, now, REVIEWS, value, reason, message)
 }
 
 fn accepted(rejection: Option<&Rejection>, now: SystemTime, before: &[Condition]) -> Condition {
@@ -126,5 +151,57 @@ pub(super) fn probe_expires(status: &ClusterStatus, grace: Duration) -> Option<S
         Some(at) => at.checked_add(grace),
         None if status.state == ConnectionState::Pending => None,
         None => status.added.checked_add(grace),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fleetcache_cache::cluster_cache::ClusterCache;
+    use fleetcache_cache::eviction::Fleet;
+    use fleetcache_cache::informers::InformersConfig;
+    use tokio::time::Instant;
+    use tokio_util::sync::CancellationToken;
+    use tokio_util::task::TaskTracker;
+
+    use super::*;
+    use crate::authorization::testing::idle;
+
+    #[tokio::test]
+    async fn whether_users_can_be_asked_about_is_told_where_they_are_to_be() {
+        let shutdown = CancellationToken::new();
+        let fleet = Fleet::start(InformersConfig::default(), &TaskTracker::new(), &shutdown);
+        let clusters = ClusterCache::start(vec![idle("a")], 1, &fleet, &shutdown);
+        let cluster = clusters.get("a").unwrap();
+        let now = SystemTime::now();
+        let mut before = Vec::new();
+        let mut told = |reviews: Option<MayAsk>, after: u64| {
+            let (config, status) = (cluster.config(), cluster.status());
+            let now = now + Duration::from_secs(after);
+            before = of(&config, &status, None, reviews, now, &before);
+            let mut reviews = before.iter().filter(|it| it.condition_type == REVIEWS);
+            let since = |it: &Condition| it.last_transition_time == seconds(now);
+            reviews
+                .next()
+                .map(|it| (it.status.clone(), it.message.clone(), since(it)))
+        };
+        let no = || {
+            let again = Instant::now();
+            Some(MayAsk::No { again })
+        };
+        assert_eq!(told(None, 0), None);
+        let unknown = told(Some(MayAsk::Unknown), 1).unwrap();
+        assert_eq!((&*unknown.0, unknown.2), ("Unknown", true));
+        let refused = told(no(), 2).unwrap();
+        assert_eq!((&*refused.0, refused.2), ("False", true));
+        assert!(refused.1.contains("`fleetcache rbac`"), "{refused:?}");
+        assert_eq!(
+            told(no(), 3).unwrap(),
+            ("False".to_owned(), refused.1, false)
+        );
+        assert_eq!(
+            told(Some(MayAsk::Yes), 4).unwrap(),
+            ("True".to_owned(), String::new(), true)
+        );
+        shutdown.cancel();
     }
 }

@@ -21,6 +21,7 @@ use sha2::{Digest as _, Sha256};
 use super::conditions::{self, Condition};
 use super::figures::{Figures, InformerFigures, Totals};
 use super::{API_VERSION, GROUP, KIND, RESOURCE};
+use crate::authorization::MayAsk;
 use crate::status::as_go_writes;
 
 /// One cluster and its state.
@@ -84,7 +85,7 @@ pub(super) struct Source {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Status {
-    /// `Connected`, `RemoteConnectionProbe` and `ConfigurationAccepted`.
+    /// `Connected`, `RemoteConnectionProbe`, `ConfigurationAccepted`, and `AccessReviews` where users are asked about.
     pub conditions: Vec<Condition>,
     /// Failed connects or probes in a row.
     pub consecutive_failures: u32,
@@ -122,8 +123,14 @@ pub(super) struct Status {
 }
 
 impl ClusterConnection {
-    /// What is to be told of a cluster now, without figures and version. `before` is what was told last.
-    pub(super) fn of(cluster: &ClusterAccessor, now: SystemTime, before: Option<&Self>) -> Self {
+    /// What is to be told of a cluster now, without figures and version. `reviews` is whether it can be asked about users,
+    /// where it is to be, and `before` what was told last.
+    pub(super) fn of(
+        cluster: &ClusterAccessor,
+        reviews: Option<MayAsk>,
+        now: SystemTime,
+        before: Option<&Self>,
+    ) -> Self {
         let (config, status) = (cluster.config(), cluster.status());
         let trouble = status.trouble();
         let trouble = trouble.map(|(reason, message)| (reason.as_str(), message.to_owned()));
@@ -152,7 +159,14 @@ impl ClusterConnection {
                 },
             },
             status: Status {
-                conditions: conditions::of(&config, &status, trouble.as_ref(), now, before),
+                conditions: conditions::of(
+                    &config,
+                    &status,
+                    trouble.as_ref(),
+                    reviews,
+                    now,
+                    before,
+                ),
                 consecutive_failures: status.consecutive_failures,
                 epoch: status.epoch,
                 generation: status.generation,

@@ -21,6 +21,7 @@ use super::conditions::probe_expires;
 use super::figures::Figures;
 use super::object::ClusterConnection;
 use super::{KIND, gvr};
+use crate::limits::Limits;
 
 /// Time between two looks at what may be let go of.
 const TRIM_INTERVAL: Duration = Duration::from_secs(30);
@@ -34,6 +35,7 @@ const VERSION_LOOK: (Duration, Duration) = (Duration::from_millis(100), Duration
 /// Changes what the fleet's API tells.
 pub(super) struct Publisher {
     clusters: Arc<ClusterCache>,
+    limits: Arc<Limits>,
     own: OwnKind,
     version: u64,
     told: BTreeMap<String, Told>,
@@ -54,10 +56,11 @@ struct Told {
 
 impl Publisher {
     /// With all the clusters that there are.
-    pub(super) async fn start(clusters: &Arc<ClusterCache>) -> Self {
+    pub(super) async fn start(clusters: &Arc<ClusterCache>, limits: &Arc<Limits>) -> Self {
         let version = micros(SystemTime::now());
         let mut publisher = Self {
             clusters: Arc::clone(clusters),
+            limits: Arc::clone(limits),
             own: OwnKind::new(gvr(), KIND, ResourceVersion::from_number(version)),
             version,
             told: BTreeMap::new(),
@@ -140,7 +143,8 @@ impl Publisher {
         };
         let now = SystemTime::now();
         let last = before.as_ref().map(|told| &told.object);
-        let object = ClusterConnection::of(&cluster, now, last);
+        let reviews = self.limits.get(name).and_then(|limits| limits.reviews());
+        let object = ClusterConnection::of(&cluster, reviews, now, last);
         let is_new = last != Some(&object);
         let looks = before.as_ref().map_or(0, |told| told.version_looks);
         let json = match before {

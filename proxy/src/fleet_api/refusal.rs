@@ -25,6 +25,26 @@ pub enum Refusal {
         /// The name.
         name: String,
     },
+    /// The user may not.
+    Forbidden {
+        /// The user's name.
+        user: String,
+        /// What it wants to do.
+        verb: &'static str,
+        /// To which object; "" is all of them.
+        name: String,
+        /// To which part of it; "" is the whole.
+        subresource: String,
+    },
+    /// The user may not read what is no resource.
+    ForbiddenPath {
+        /// The user's name.
+        user: String,
+        /// The method in lower case.
+        verb: &'static str,
+        /// The path.
+        path: String,
+    },
     /// No representation that is accepted.
     NotAcceptable(String),
     /// One object is no list.

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fleetcache_cache::upstream::{RequestBody, UpstreamError};
-use http::{HeaderMap, Method, Request, Response};
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use http_body_util::combinators::BoxBody;
 use hyper::body::Incoming;
 use hyper::client::conn::http2::SendRequest;
@@ -87,6 +88,19 @@ impl Upstream for FakeConnection {
         request
     }
 
+    fn request_of_caller(
+        &self,
+        method: Method,
+        path_and_query: &str,
+        headers: HeaderMap,
+        body: RequestBody,
+        authorization: HeaderValue,
+    ) -> Request<RequestBody> {
+        let mut request = self.request(method, path_and_query, headers, body);
+        request.headers_mut().insert(AUTHORIZATION, authorization);
+        request
+    }
+
     async fn send_live(
         &self,
         request: Request<RequestBody>,
@@ -143,6 +157,8 @@ pub(crate) struct Kind {
     pub(crate) watch: bool,
     pub(crate) request_timeout: Duration,
     pub(crate) watch_disconnect_grace: Duration,
+    /// The `Authorization` of the caller's own, where requests are sent as it.
+    pub(crate) as_caller: Option<&'static str>,
 }
 
 pub(crate) const PLAIN: Kind = Kind {
@@ -150,6 +166,7 @@ pub(crate) const PLAIN: Kind = Kind {
     watch: false,
     request_timeout: Duration::from_secs(60),
     watch_disconnect_grace: Duration::ZERO,
+    as_caller: None,
 };
 
 pub(crate) const WATCH: Kind = Kind {
@@ -206,6 +223,7 @@ impl Proxy {
                             .path_and_query()
                             .map_or("/", |all| all.as_str());
                         let target = target.to_owned();
+                        let own = kind.as_caller.map(HeaderValue::from_static);
                         let live = LiveRequest {
                             cluster: "a",
                             path_and_query: target.strip_prefix("/clusters/a").unwrap_or(&target),
@@ -218,7 +236,7 @@ impl Proxy {
                             request_timeout: kind.request_timeout,
                             watch_disconnect_grace: kind.watch_disconnect_grace,
                             removed: &CancellationToken::new(),
-                            as_whom: AsWhom::Proxy,
+                            as_whom: own.as_ref().map_or(AsWhom::Proxy, AsWhom::Caller),
                         };
                         let answer = exchange(&connection, &live, request, &tunnels).await;
                         Ok::<_, std::convert::Infallible>(

@@ -22,7 +22,9 @@ const FLOW_SCHEMA: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowsch
 
 /// Whether the answer refuses the proxy's own credential.
 pub(super) fn refuses_the_proxy<B>(live: &LiveRequest<'_>, answer: &Response<B>) -> bool {
-    answer.status() == StatusCode::UNAUTHORIZED && is_about_the_proxy(live, answer.headers())
+    answer.status() == StatusCode::UNAUTHORIZED
+        && !live.as_whom.is_caller()
+        && is_about_the_proxy(live, answer.headers())
 }
 
 /// Waits a little until there is another credential than that one, `until` at most, and tells which connection speaks for

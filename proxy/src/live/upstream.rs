@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fleetcache_cache::connection::Connection;
 use fleetcache_cache::upstream::{RequestBody, UpstreamError};
-use http::{HeaderMap, Method, Request, Response};
+use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use hyper::body::Incoming;
 use tokio_util::sync::CancellationToken;
 
@@ -17,6 +17,15 @@ pub(crate) trait Upstream: Send + Sync + 'static {
         path_and_query: &str,
         headers: HeaderMap,
         body: RequestBody,
+    ) -> Request<RequestBody>;
+
+    fn request_of_caller(
+        &self,
+        method: Method,
+        path_and_query: &str,
+        headers: HeaderMap,
+        body: RequestBody,
+        authorization: HeaderValue,
     ) -> Request<RequestBody>;
 
     fn send_live(
@@ -50,6 +59,17 @@ impl Upstream for Connection {
         body: RequestBody,
     ) -> Request<RequestBody> {
         self.request(method, path_and_query, headers, body)
+    }
+
+    fn request_of_caller(
+        &self,
+        method: Method,
+        path_and_query: &str,
+        headers: HeaderMap,
+        body: RequestBody,
+        authorization: HeaderValue,
+    ) -> Request<RequestBody> {
+        self.request_of_caller(method, path_and_query, headers, body, authorization)
     }
 
     async fn send_live(

@@ -243,7 +243,7 @@ async fn users_follow_their_files_and_broken_ones_change_nothing() {
     assert!(proxy.reload(with_users, &contexts));
     assert_eq!(identity(&proxy), Identity::Impersonate);
     assert!(!served(&proxy).contains("t0ken"), "it is nobody's now");
-    let known = in_force.authenticator.load_full().unwrap();
+    let known = in_force.authentication.load_full().unwrap();
 
     let mut watched = Watched::new(&proxy.reloader.config);
     let mut look = |proxy: &Proxy| watched.look(&proxy.reloader.config, false);
@@ -254,11 +254,11 @@ async fn users_follow_their_files_and_broken_ones_change_nothing() {
     );
     assert!(!proxy.reload(with_users, &[("b", HERE)]));
     assert_eq!(proxy.names(), ["a"]);
-    let now = in_force.authenticator.load_full().unwrap();
+    let now = in_force.authentication.load_full().unwrap();
     assert!(Arc::ptr_eq(&known, &now));
     std::fs::write(&tokens, "t2,bob,1\n").unwrap();
     assert!(proxy.reload(with_users, &contexts));
-    let now = in_force.authenticator.load_full().unwrap();
+    let now = in_force.authentication.load_full().unwrap();
     assert!(!Arc::ptr_eq(&known, &now));
 
     assert!(proxy.reload("", &contexts));
@@ -273,12 +273,12 @@ async fn the_address_in_force_says_whether_nobody_needs_a_credential() {
     let disabled = "listen: 127.0.0.1:8443\nauthentication: { disabled: true }";
     assert!(!proxy.reload(disabled, &contexts));
     let in_force = proxy.reloader.entrance.in_force();
-    assert!(in_force.authenticator.load().is_some());
+    assert!(in_force.authentication.load().is_some());
 
     let mut proxy = Proxy::start("", &contexts);
     assert!(proxy.reload(disabled, &contexts));
     let in_force = proxy.reloader.entrance.in_force();
-    assert!(in_force.authenticator.load().is_none());
+    assert!(in_force.authentication.load().is_none());
 }
 
 #[tokio::test]

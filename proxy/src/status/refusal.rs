@@ -73,6 +73,39 @@ impl From<&Refusal> for Failure {
                     ..of_kind()
                 }),
             },
+            Refusal::Forbidden {
+                user,
+                verb,
+                name,
+                subresource,
+            } => {
+                let object = match name.is_empty() {
+                    true => String::new(),
+                    false => format!(" {name:?}"),
+                };
+                let part = match subresource.is_empty() {
+                    true => String::new(),
+                    false => format!("/{subresource}"),
+                };
+                Self {
+                    code: StatusCode::FORBIDDEN,
+                    reason: "Forbidden",
+                    message: format!(
+                        "{RESOURCE}.{GROUP}{object} is forbidden: User {user:?} cannot {verb} resource \"{RESOURCE}{part}\" \
+                         in API group {GROUP:?} at the cluster scope"
+                    ),
+                    details: Some(Details {
+                        name: (!name.is_empty()).then(|| name.clone()),
+                        ..of_kind()
+                    }),
+                }
+            }
+            Refusal::ForbiddenPath { user, verb, path } => Self {
+                code: StatusCode::FORBIDDEN,
+                reason: "Forbidden",
+                message: format!("forbidden: User {user:?} cannot {verb} path {path:?}"),
+                details: Some(Details::default()),
+            },
             Refusal::NotAcceptable(message) => {
                 plain(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message.clone())
             }

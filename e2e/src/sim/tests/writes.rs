@@ -305,14 +305,18 @@ async fn who_is_restricted_may_do_what_the_rules_say() {
     let cluster = cluster().await;
     let mut client = Client::new(&cluster);
     cluster.accept_user("alices", "alice");
-    cluster.restrict("alice", vec![Rule::new(&["get", "list"], &["configmaps"]).within("default")]);
+    cluster.restrict(
+        "alice",
+        vec![Rule::new(&["get", "list"], &["configmaps"]).within("default")],
+    );
     let review = async |client: &Client, attributes: Value| {
         let review = json!({"spec": {"user": "alice", "resourceAttributes": attributes}});
         let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
         let answer = client.write(Method::POST, path, &review).await;
         answer.json()["status"]["allowed"].clone()
     };
-    let here = json!({"verb": "get", "resource": "configmaps", "namespace": "default", "name": "a"});
+    let here =
+        json!({"verb": "get", "resource": "configmaps", "namespace": "default", "name": "a"});
     assert_eq!(review(&client, here).await, true);
     let all = json!({"verb": "get", "resource": "configmaps"});
     assert_eq!(review(&client, all).await, false);
@@ -323,7 +327,12 @@ async fn who_is_restricted_may_do_what_the_rules_say() {
     assert_eq!(known["authenticated"], true);
 
     // As whom the administrator names, and as the user itself.
-    let named = client.send(Method::GET, "/api/v1/configmaps", &[("impersonate-user", "alice")], "");
+    let named = client.send(
+        Method::GET,
+        "/api/v1/configmaps",
+        &[("impersonate-user", "alice")],
+        "",
+    );
     assert_eq!(named.await.status(), 403);
     client.token = "alices".to_owned();
     assert_eq!(client.get(CONFIGMAPS).await.status, 200);

@@ -76,6 +76,34 @@ async fn the_proxys_own_401_is_not_the_clients() {
 }
 
 #[tokio::test]
+async fn a_401_to_the_callers_own_token_is_the_callers() {
+    let refused = "HTTP/1.1 401 Unauthorized\r\ncontent-length: 2\r\nx-unknown: 1\r\n\r\nno";
+    let (address, mut requests) = cluster_saying(refused).await;
+    let kind = Kind {
+        as_caller: Some("Bearer theirs"),
+        ..PLAIN
+    };
+    let proxy = Proxy::start(address, kind).await;
+    // The proxy has another credential, which is not for this.
+    proxy.connection.credential.send_replace(1);
+    let request = post("/clusters/a/api/v1/pods")
+        .replace("host: p", "host: p\r\nauthorization: Bearer other");
+    let answer = proxy.ask(&request).await;
+    assert!(
+        answer.starts_with("HTTP/1.1 401 Unauthorized\r\n"),
+        "{answer}"
+    );
+    assert!(
+        answer.contains("x-unknown: 1\r\n") && answer.ends_with("\r\n\r\nno"),
+        "{answer}"
+    );
+    let head = requests.recv().await.unwrap();
+    assert!(head.contains("authorization: Bearer theirs\r\n"), "{head}");
+    assert!(requests.try_recv().is_err(), "nothing was sent again");
+    assert_eq!((proxy.rejected(), proxy.suspected()), (0, 0));
+}
+
+#[tokio::test]
 async fn a_refused_request_is_sent_once_more_when_there_is_another_credential() {
     let chunked = "POST /clusters/a/x HTTP/1.1\r\nhost: p\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n";
     let delete = get("/clusters/a/x").replace("GET", "DELETE");

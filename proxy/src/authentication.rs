@@ -1,0 +1,132 @@
+//! Who is asking: whom the configuration knows, and whom clusters know.
+//!
+//! ```text
+//! a request ──► Authenticator ──────────────► certificate, token file, JWT
+//!                    │ else                   TokenReview in the cluster that is named for it: ClusterTokens
+//!                    ▼
+//!               OwnTokens: the tokens of the cluster that is asked for, judged by that cluster, and good there alone
+//! ```
+
+mod judged;
+mod own_tokens;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, OnceLock};
+
+use fleetcache_auth::{
+    Authenticated, AuthenticationError, Authenticator, Credentials, ReviewTokens, TokenError,
+    TokenUser,
+};
+use fleetcache_cache::cluster_accessor::ClusterAccessor;
+use fleetcache_cache::cluster_cache::ClusterCache;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+
+use self::judged::Judged;
+pub use self::own_tokens::OwnTokens;
+
+/// Says who is asking.
+#[derive(Debug)]
+pub struct Authentication {
+    authenticator: Authenticator,
+    own_tokens: Option<Arc<OwnTokens>>,
+}
+
+impl Authentication {
+    /// Knows whom the authenticator knows, and the tokens that a cluster has issued itself where that cluster is asked for,
+    /// if these count at all.
+    pub fn new(authenticator: Authenticator, own_tokens: Option<Arc<OwnTokens>>) -> Self {
+        Self {
+            authenticator,
+            own_tokens,
+        }
+    }
+
+    /// The user of a request. `target` is the cluster that it is for, where the cluster's own tokens count: a user that they
+    /// stand for is one of that cluster alone.
+    ///
+    /// # Errors
+    /// None of its credentials is known, or none that is known can be judged now.
+    pub async fn authenticate(
+        &self,
+        credentials: Credentials<'_>,
+        target: Option<&Arc<ClusterAccessor>>,
+    ) -> Result<Authenticated, AuthenticationError> {
+        let refused = match self.authenticator.authenticate(credentials).await {
+            Ok(authenticated) => return Ok(authenticated),
+            Err(refused) => refused,
+        };
+        let (Some(own_tokens), Some(target)) = (&self.own_tokens, target) else {
+            return Err(refused);
+        };
+        // Seldom, and large.
+        let own = Box::pin(own_tokens.authenticate(credentials.headers, target));
+        own.await.unwrap_or(Err(refused))
+    }
+}
+
+/// The clusters that can be asked about tokens, and what is known of their own ones. They are there a moment later than what
+/// is made of the configuration, and outlast it.
+#[derive(Clone, Debug, Default)]
+pub struct AskedClusters {
+    clusters: Arc<OnceLock<Arc<ClusterCache>>>,
+    own_tokens: Arc<OwnTokens>,
+}
+
+impl AskedClusters {
+    /// These can be asked from now on. For one call.
+    pub fn are(&self, clusters: &Arc<ClusterCache>) {
+        self.clusters.get_or_init(|| Arc::clone(clusters));
+    }
+
+    /// Asks the cluster of that name whether a token is good for one of these audiences; for its own where there are none.
+    pub fn named(&self, cluster: String, audiences: &[String]) -> ClusterTokens {
+        ClusterTokens {
+            clusters: Arc::clone(&self.clusters),
+            cluster,
+            audiences: audiences.to_vec(),
+            judged: Judged::default(),
+        }
+    }
+
+    /// The tokens that clusters have issued themselves.
+    pub fn own_tokens(&self) -> Arc<OwnTokens> {
+        Arc::clone(&self.own_tokens)
+    }
+}
+
+/// Tokens that one cluster of the fleet judges, for all of it.
+pub struct ClusterTokens {
+    clusters: Arc<OnceLock<Arc<ClusterCache>>>,
+    cluster: String,
+    audiences: Vec<String>,
+    judged: Judged,
+}
+
+impl ClusterTokens {
+    async fn judge(&self, token: &str) -> Result<Option<TokenUser>, TokenError> {
+        let unavailable = |why: &str| {
+            let cluster = &self.cluster;
+            TokenError::Unavailable(format!("cluster {cluster:?} {why}"))
+        };
+        let clusters = self.clusters.get();
+        let cluster = clusters.and_then(|it| it.get(&self.cluster));
+        let cluster = cluster.ok_or_else(|| unavailable("is not known"))?;
+        let connection = cluster.connected().await;
+        let connection =
+            connection.map_err(|why| unavailable(&format!("is not connected: {}", why.message)))?;
+        self.judged
+            .judge(&cluster, &connection, token, &self.audiences)
+            .await
+    }
+}
+
+impl ReviewTokens for ClusterTokens {
+    fn review<'a>(
+        &'a self,
+        token: &'a str,
+    ) -> BoxFuture<'a, Result<Option<TokenUser>, TokenError>> {
+        self.judge(token).boxed()
+    }
+}

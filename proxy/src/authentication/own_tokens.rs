@@ -1,0 +1,170 @@
+//! The tokens that a cluster has issued itself, such as those of its service accounts.
+//!
+//! A token goes to a cluster only where it says that this cluster has issued it: what is meant for others is nothing that
+//! each cluster of a fleet is shown.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fleetcache_auth::{
+    AUTHENTICATED, Authenticated, AuthenticationError, Method, TokenError, TokenUser,
+    bearer_tokens, unverified_issuer,
+};
+use fleetcache_cache::cluster_accessor::ClusterAccessor;
+use fleetcache_cache::facts::{ClusterFacts, Facts};
+use http::{HeaderMap, StatusCode};
+use serde::Deserialize;
+use tokio::time::{Instant, timeout};
+
+use super::judged::Judged;
+use crate::reviewer::Reviewer;
+
+/// Where a cluster says who it is as an issuer.
+const PATH: &str = "/.well-known/openid-configuration";
+
+/// How long a request waits for that.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What a cluster calls itself is asked again after this time where a token calls it otherwise.
+const ASK_AGAIN: Duration = Duration::from_secs(60);
+
+/// Issuers kept in memory.
+const MAX_ISSUERS: u64 = 100_000;
+
+/// What a cluster calls itself; `None` where it does not say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Issuer {
+    name: Option<Arc<str>>,
+    asked: Instant,
+}
+
+/// Tokens of the clusters that are asked for.
+#[derive(Debug)]
+pub struct OwnTokens {
+    /// By instance and epoch.
+    issuers: ClusterFacts<(u64, u64), Issuer, String>,
+    judged: Judged,
+}
+
+impl Default for OwnTokens {
+    fn default() -> Self {
+        Self {
+            issuers: Facts::new(MAX_ISSUERS, |_, _| 1).of_cluster(),
+            judged: Judged::default(),
+        }
+    }
+}
+
+impl OwnTokens {
+    /// The user of a token that this cluster has issued; `None` where the request has no such token.
+    pub(super) async fn authenticate(
+        &self,
+        headers: &HeaderMap,
+        cluster: &Arc<ClusterAccessor>,
+    ) -> Option<Result<Authenticated, AuthenticationError>> {
+        let tokens = bearer_tokens(headers);
+        let (token, issuer) = tokens.into_iter().find_map(|token| {
+            let issuer = unverified_issuer(&token)?;
+            Some((token, issuer))
+        })?;
+        let Some(connection) = cluster.current() else {
+            let known = self
+                .issuers
+                .get(&(cluster.instance(), cluster.status().epoch));
+            let is_own = known.and_then(|known| known.name).as_deref() == Some(&*issuer);
+            let why = format!("cluster {:?} is not connected", cluster.name());
+            return is_own.then_some(Err(AuthenticationError::Unavailable(why)));
+        };
+        self.of_issuer(&token, &issuer, cluster, &connection).await
+    }
+
+    pub(super) async fn of_issuer<R: Reviewer>(
+        &self,
+        token: &str,
+        issuer: &str,
+        cluster: &Arc<ClusterAccessor>,
+        reviewer: &Arc<R>,
+    ) -> Option<Result<Authenticated, AuthenticationError>> {
+        if !self.is_issuer(issuer, cluster, reviewer).await {
+            return None;
+        }
+        match self.judged.judge(cluster, reviewer, token, &[]).await {
+            Ok(user) => user.map(admitted),
+            Err(why @ TokenError::Invalid(_)) => {
+                tracing::debug!(cluster = cluster.name(), %why, "credential refused");
+                None
+            }
+            Err(TokenError::Unavailable(why)) => Some(Err(AuthenticationError::Unavailable(why))),
+        }
+    }
+
+    /// Whether the cluster calls itself by that name.
+    async fn is_issuer<R: Reviewer>(
+        &self,
+        name: &str,
+        cluster: &Arc<ClusterAccessor>,
+        reviewer: &Arc<R>,
+    ) -> bool {
+        let key = (cluster.instance(), reviewer.epoch());
+        if let Some(known) = self.issuers.get(&key) {
+            if known.name.as_deref() == Some(name) {
+                return true;
+            }
+            if known.asked.elapsed() < ASK_AGAIN {
+                return false;
+            }
+            self.issuers.forget(&key);
+        }
+        let asked = {
+            let reviewer = Arc::clone(reviewer);
+            async move { Ok((ask(&*reviewer).await?, None)) }
+        };
+        match self.issuers.get_or_ask(key, asked).await {
+            Ok(known) => known.name.as_deref() == Some(name),
+            Err(why) => {
+                tracing::debug!(cluster = cluster.name(), %why, "its issuer is not known");
+                false
+            }
+        }
+    }
+}
+
+async fn ask<R: Reviewer>(reviewer: &R) -> Result<Issuer, String> {
+    #[derive(Deserialize)]
+    struct Configuration {
+        issuer: String,
+    }
+    let asked = Instant::now();
+    let answer = reviewer.lost().run_until_cancelled(reviewer.document(PATH));
+    let answer = timeout(PATIENCE, answer).await.ok().flatten();
+    let (status, body) = answer
+        .ok_or("no answer")?
+        .map_err(|error| error.to_string())?;
+    let name = match status {
+        StatusCode::OK => serde_json::from_slice(&body).ok(),
+        // It may not be read, or there is none: that is an answer, too.
+        StatusCode::FORBIDDEN | StatusCode::NOT_FOUND => None,
+        _ => return Err(format!("the answer is a {status}")),
+    };
+    let name = name.map(|Configuration { issuer }| issuer);
+    let name = name.filter(|name| !name.is_empty()).map(Arc::from);
+    Ok(Issuer { name, asked })
+}
+
+/// The names of the system are the cluster's own to give, and the user is one there alone.
+fn admitted(it: TokenUser) -> Result<Authenticated, AuthenticationError> {
+    let TokenUser { mut user, expires } = it;
+    if let Err(why) = user.check() {
+        tracing::debug!(why, "credential refused");
+        return Err(AuthenticationError::Unauthenticated);
+    }
+    let group = AUTHENTICATED;
+    if !user.groups.iter().any(|it| it == group) {
+        user.groups.push(group.to_owned());
+    }
+    Ok(Authenticated {
+        user: Arc::new(user),
+        expires,
+        method: Method::TokenReview,
+    })
+}

@@ -1,0 +1,274 @@
+//! What clusters have decided, and their questions under way.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use fleetcache_auth::{Decision, decision, subject_access_review};
+use fleetcache_cache::cluster_accessor::ClusterAccessor;
+use fleetcache_cache::facts::{ClusterFacts, Facts, NoFact};
+use fleetcache_cache::upstream::UpstreamError;
+use http::StatusCode;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout};
+
+use super::Access;
+use super::key::Key;
+use crate::reviewer::Reviewer;
+
+/// Where it is asked.
+const PATH: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+
+/// A read that waits longer for the answer is answered live sooner.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Reviews that a cluster is asked at once: a flood of new users must not become a flood of questions.
+const MAX_REVIEWS: usize = 64;
+
+/// Whoever may not ask tries again after this time.
+const ASK_AGAIN: Duration = Duration::from_secs(30);
+
+/// For so long after a change of roles a server may answer as if there had been none: its authorizer hears of it by a watch,
+/// and there may be other replicas.
+const SETTLES: Duration = Duration::from_secs(2);
+
+/// What it says in that time counts no longer than this.
+const SETTLING_TTL: Duration = Duration::from_millis(250);
+
+/// Bytes of decisions in memory, over all clusters; as many again may be kept for the time when nobody can be asked.
+const MAX_WEIGHT: u64 = 64 << 20;
+
+/// Why there is no decision. None is ever taken for an Allow.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(super) enum NoDecision {
+    /// The proxy's own credential may not ask.
+    #[error("the proxy may not create subjectaccessreviews")]
+    MayNotAsk,
+    /// Too many questions are under way.
+    #[error("too many questions under way")]
+    TooMany,
+    /// No answer came.
+    #[error("no answer: {0}")]
+    NoAnswer(Arc<UpstreamError>),
+    /// No answer came in time.
+    #[error("no answer in time")]
+    TooSlow,
+    /// The cluster went, or its roles changed meanwhile.
+    #[error("the question ended without an answer")]
+    Ended,
+    /// It is not an answer.
+    #[error("{0}")]
+    Unreadable(String),
+}
+
+/// What a cluster said.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Decided {
+    pub(super) decision: Decision,
+    /// It counts until then.
+    pub(super) until: Instant,
+}
+
+/// Whether the proxy's own credential may ask, as far as is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MayAsk {
+    /// It has not asked yet.
+    Unknown,
+    /// It was answered last.
+    Yes,
+    /// It was refused last; it asks again then.
+    No {
+        /// When it asks again.
+        again: Instant,
+    },
+}
+
+/// The decisions of all clusters.
+#[derive(Debug)]
+pub struct Authorizer {
+    decisions: Arc<Facts<Key, Decided, NoDecision>>,
+    last_allows: Arc<Facts<Key, (), Infallible>>,
+}
+
+impl Default for Authorizer {
+    fn default() -> Self {
+        Self {
+            decisions: Facts::new(MAX_WEIGHT, |key, _| key.weight()),
+            last_allows: Facts::new(MAX_WEIGHT, |key, ()| key.weight()),
+        }
+    }
+}
+
+impl Authorizer {
+    /// Decisions of a cluster that is new.
+    pub fn of_cluster(&self) -> Arc<ClusterDecisions> {
+        Arc::new(ClusterDecisions {
+            decisions: self.decisions.of_cluster(),
+            last_allows: self.last_allows.of_cluster(),
+            changes: AtomicU64::new(0),
+            settles: ArcSwapOption::empty(),
+            reviews: Semaphore::new(MAX_REVIEWS),
+            may_ask: ArcSwap::from_pointee(MayAsk::Unknown),
+        })
+    }
+}
+
+/// What one cluster has decided.
+#[derive(Debug)]
+pub struct ClusterDecisions {
+    decisions: ClusterFacts<Key, Decided, NoDecision>,
+    /// For the time when nobody can be asked.
+    last_allows: ClusterFacts<Key, (), Infallible>,
+    /// See [`Key::changes`].
+    changes: AtomicU64,
+    /// Until when the last change of roles may not be seen by all of the cluster.
+    settles: ArcSwapOption<Instant>,
+    reviews: Semaphore,
+    may_ask: ArcSwap<MayAsk>,
+}
+
+impl ClusterDecisions {
+    /// What is said where the proxy's own credential may not ask.
+    pub(crate) const MAY_NOT_ASK: &str = "the proxy's credential may not create subjectaccessreviews, so that all reads go \
+                                          live: grant it the ClusterRole that `fleetcache rbac` prints";
+
+    /// Forgets what was decided: roles have changed. What counts while nobody can be asked goes, too, and what is asked
+    /// just now has no answer.
+    pub fn flush(&self) {
+        let settles = Instant::now() + SETTLES;
+        self.settles.store(Some(Arc::new(settles)));
+        self.changes.fetch_add(1, Ordering::SeqCst);
+        self.decisions.flush();
+        self.last_allows.flush();
+    }
+
+    /// Whether the proxy's own credential may ask. Reads go live while it may not.
+    pub fn may_ask(&self) -> MayAsk {
+        **self.may_ask.load()
+    }
+
+    pub(super) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn known(&self, key: &Key) -> Option<Decided> {
+        self.decisions.get(key)
+    }
+
+    pub(super) fn was_allowed(&self, key: &Key) -> bool {
+        self.last_allows.get(key).is_some()
+    }
+
+    /// The cluster allowed it when it was asked at that time; that counts until then while it cannot be asked.
+    pub(super) fn allowed(&self, key: Key, asked: Instant, until: Instant) {
+        // It may be what was said before the roles changed, and would count for minutes.
+        if !self.is_settling(asked) {
+            self.last_allows.put(key, (), Some(until));
+        }
+    }
+
+    /// The cluster did not allow it when it was asked last.
+    pub(super) fn denied(&self, key: &Key) {
+        self.last_allows.forget(key);
+    }
+
+    /// What the cluster says, or said a moment ago. Whoever asks the same meanwhile waits for the same answer.
+    pub(super) async fn decide<R: Reviewer>(
+        access: &Access,
+        reviewer: &Arc<R>,
+        key: Key,
+    ) -> Result<Decided, NoDecision> {
+        let asked = {
+            let (cluster, decisions) = (Arc::clone(&access.cluster), Arc::clone(&access.decisions));
+            let (settings, reviewer, key) = (access.settings, Arc::clone(reviewer), key.clone());
+            async move {
+                // It counts from before the question: the cluster may have found it at any time since.
+                let began = Instant::now();
+                let decision = decisions.review(&cluster, &*reviewer, &key).await?;
+                let ttl = match decision {
+                    Decision::Allow => {
+                        decisions.allowed(key, began, began + settings.stale_allow_ttl);
+                        settings.allow_ttl
+                    }
+                    Decision::Deny => {
+                        decisions.denied(&key);
+                        settings.deny_ttl
+                    }
+                };
+                let until = match decisions.is_settling(began) {
+                    true => began + ttl.min(SETTLING_TTL),
+                    false => began + ttl,
+                };
+                Ok((Decided { decision, until }, Some(until)))
+            }
+        };
+        let decided = access.decisions.decisions.get_or_ask(key, asked).await;
+        decided.map_err(|why| match why {
+            NoFact::Failed(why) => why,
+            NoFact::Ended => NoDecision::Ended,
+        })
+    }
+
+    async fn review<R: Reviewer>(
+        &self,
+        cluster: &ClusterAccessor,
+        reviewer: &R,
+        key: &Key,
+    ) -> Result<Decision, NoDecision> {
+        if let MayAsk::No { again } = self.may_ask()
+            && Instant::now() < again
+        {
+            return Err(NoDecision::MayNotAsk);
+        }
+        let Ok(_place) = self.reviews.try_acquire() else {
+            return Err(NoDecision::TooMany);
+        };
+        let review = reviewer.review(PATH, subject_access_review(&key.user, &key.question));
+        let review = reviewer.lost().run_until_cancelled(review);
+        let answer = timeout(PATIENCE, review).await;
+        let answer = answer.map_err(|_| NoDecision::TooSlow)?;
+        let answer = answer.ok_or(NoDecision::Ended)?;
+        let (status, body) = answer.map_err(|why| NoDecision::NoAnswer(Arc::new(why)))?;
+        if status == StatusCode::FORBIDDEN {
+            self.refused(cluster);
+            return Err(NoDecision::MayNotAsk);
+        }
+        if !status.is_success() {
+            return Err(NoDecision::Unreadable(format!("the answer is a {status}")));
+        }
+        self.answered(cluster);
+        decision(&body).map_err(NoDecision::Unreadable)
+    }
+
+    fn refused(&self, cluster: &ClusterAccessor) {
+        let again = Instant::now() + ASK_AGAIN;
+        let before = self.may_ask.swap(Arc::new(MayAsk::No { again }));
+        if !matches!(*before, MayAsk::No { .. }) {
+            tracing::warn!(cluster = cluster.name(), "{}", Self::MAY_NOT_ASK);
+            cluster.has_news();
+        }
+    }
+
+    fn answered(&self, cluster: &ClusterAccessor) {
+        if self.may_ask() == MayAsk::Yes {
+            return;
+        }
+        let before = self.may_ask.swap(Arc::new(MayAsk::Yes));
+        if matches!(*before, MayAsk::No { .. }) {
+            tracing::info!(
+                cluster = cluster.name(),
+                "the proxy's credential may create subjectaccessreviews again"
+            );
+        }
+        if *before != MayAsk::Yes {
+            cluster.has_news();
+        }
+    }
+
+    fn is_settling(&self, at: Instant) -> bool {
+        let settles = self.settles.load();
+        settles.as_ref().is_some_and(|settles| at < **settles)
+    }
+}

@@ -1,0 +1,673 @@
+//! Decisions over a cluster that counts what it is asked, on paused time.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use fleetcache_auth::{NonResourceAttributes, ResourceAttributes};
+use fleetcache_cache::cluster_cache::ClusterCache;
+use fleetcache_cache::eviction::Fleet;
+use fleetcache_cache::informers::InformersConfig;
+use fleetcache_cache::upstream::UpstreamError;
+use futures_util::FutureExt as _;
+use futures_util::future::join_all;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+use tokio::time::advance;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::recheck::revoked;
+use super::testing::idle;
+use super::*;
+
+const TEN_SECONDS: Duration = Duration::from_secs(10);
+
+/// What a cluster says of a review.
+#[derive(Clone, Copy, Debug)]
+enum Says {
+    Allow,
+    Deny,
+    /// Another status, with a body that would be an Allow.
+    Status(u16),
+    /// 201, and this.
+    Body(&'static str),
+    /// The connection breaks.
+    Breaks,
+    Nothing,
+}
+
+/// A cluster's rules: what it says to the `spec` of a review.
+type Rules = Box<dyn Fn(&Value) -> Says + Send>;
+
+/// A cluster that counts what it is asked, and answers when it is let.
+struct Cluster {
+    epoch: u64,
+    lost: CancellationToken,
+    asked: AtomicUsize,
+    rules: Mutex<Rules>,
+    may_answer: Semaphore,
+}
+
+impl Cluster {
+    fn of_epoch(epoch: u64, rules: impl Fn(&Value) -> Says + Send + 'static) -> Arc<Self> {
+        Arc::new(Self {
+            epoch,
+            lost: CancellationToken::new(),
+            asked: AtomicUsize::new(0),
+            rules: Mutex::new(Box::new(rules)),
+            may_answer: Semaphore::new(Semaphore::MAX_PERMITS),
+        })
+    }
+
+    fn that(rules: impl Fn(&Value) -> Says + Send + 'static) -> Arc<Self> {
+        Self::of_epoch(1, rules)
+    }
+
+    fn now(&self, rules: impl Fn(&Value) -> Says + Send + 'static) {
+        *self.rules.lock() = Box::new(rules);
+    }
+
+    /// From now on it answers only where [`Self::let_answer`] lets it.
+    fn hold(&self) {
+        self.may_answer.forget_permits(Semaphore::MAX_PERMITS);
+    }
+
+    fn let_answer(&self) {
+        self.may_answer.add_permits(1);
+    }
+
+    fn asked(&self) -> usize {
+        self.asked.load(Ordering::Relaxed)
+    }
+}
+
+impl Reviewer for Cluster {
+    fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    fn lost(&self) -> &CancellationToken {
+        &self.lost
+    }
+
+    async fn review(
+        &self,
+        _: &'static str,
+        body: Bytes,
+    ) -> Result<(StatusCode, Bytes), UpstreamError> {
+        let review: Value = serde_json::from_slice(&body).unwrap();
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        // What it will say is what is so when it is asked.
+        let says = (self.rules.lock())(&review["spec"]);
+        self.may_answer.acquire().await.unwrap().forget();
+        let answer = |allowed: bool| {
+            let answer = json!({
+                "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "status": {"allowed": allowed},
+            });
+            Bytes::from(answer.to_string())
+        };
+        match says {
+            Says::Allow => Ok((StatusCode::CREATED, answer(true))),
+            Says::Deny => Ok((StatusCode::CREATED, answer(false))),
+            Says::Status(code) => Ok((StatusCode::from_u16(code).unwrap(), answer(true))),
+            Says::Body(body) => Ok((StatusCode::CREATED, Bytes::from_static(body.as_bytes()))),
+            Says::Breaks => Err(UpstreamError::Broken("reset".into())),
+            Says::Nothing => std::future::pending().await,
+        }
+    }
+
+    async fn document(&self, _: &'static str) -> Result<(StatusCode, Bytes), UpstreamError> {
+        unreachable!("decisions read no document")
+    }
+}
+
+/// Those who may do something in all namespaces, and nothing else.
+fn cluster_wide(spec: &Value) -> Says {
+    match spec["resourceAttributes"].get("namespace") {
+        None => Says::Allow,
+        Some(_) => Says::Deny,
+    }
+}
+
+/// Clusters that are not dialled.
+struct Clusters {
+    cache: Arc<ClusterCache>,
+    authorizer: Authorizer,
+    _shutdown: tokio_util::sync::DropGuard,
+}
+
+impl Clusters {
+    fn start(names: &[&str]) -> Self {
+        let shutdown = CancellationToken::new();
+        let fleet = Fleet::start(InformersConfig::default(), &TaskTracker::new(), &shutdown);
+        let configs = names.iter().map(|name| idle(name));
+        Self {
+            cache: ClusterCache::start(configs.collect(), 1, &fleet, &shutdown),
+            authorizer: Authorizer::default(),
+            _shutdown: shutdown.drop_guard(),
+        }
+    }
+
+    fn access(&self, cluster: &str, user: &UserInfo) -> Access {
+        Access {
+            cluster: self.cache.get(cluster).unwrap(),
+            decisions: self.authorizer.of_cluster(),
+            settings: AuthorizationSettings::default(),
+            user: Some(Arc::new(user.clone())),
+        }
+    }
+}
+
+fn user(name: &str, groups: &[&str]) -> UserInfo {
+    UserInfo {
+        name: name.to_owned(),
+        groups: groups.iter().map(|&group| group.to_owned()).collect(),
+        ..UserInfo::default()
+    }
+}
+
+fn alice() -> UserInfo {
+    user("alice", &["system:authenticated"])
+}
+
+fn get(resource: &str, namespace: &str, name: &str) -> Question {
+    Question::Resource(ResourceAttributes {
+        verb: "get",
+        version: "v1".to_owned(),
+        resource: resource.to_owned(),
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        ..ResourceAttributes::default()
+    })
+}
+
+fn pod(name: &str) -> Question {
+    get("pods", "default", name)
+}
+
+impl Access {
+    /// The same cluster, asked by somebody else.
+    fn of(&self, user: UserInfo) -> Self {
+        let user = Some(Arc::new(user));
+        Self {
+            user,
+            ..self.clone()
+        }
+    }
+
+    async fn ask_it(&self, cluster: &Arc<Cluster>, question: &Question) -> Verdict {
+        self.verdict(cluster, || question.clone()).await
+    }
+
+    async fn allows(&self, cluster: &Arc<Cluster>, question: &Question) -> bool {
+        matches!(
+            self.ask_it(cluster, question).await,
+            Verdict::Allowed { .. }
+        )
+    }
+}
+
+/// Polls it until it waits for somebody else.
+async fn begin<T>(future: &mut (impl Future<Output = T> + Unpin)) {
+    for _ in 0..10 {
+        assert!(future.now_or_never().is_none());
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_may_read_all_is_asked_about_once_a_kind() {
+    let (clusters, cluster) = (Clusters::start(&["a"]), Cluster::that(cluster_wide));
+    let access = clusters.access("a", &alice());
+    for at in 0..5000 {
+        let question = get("pods", &format!("n{}", at % 7), &format!("p{at}"));
+        assert!(access.allows(&cluster, &question).await);
+    }
+    assert_eq!(cluster.asked(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn thirty_kinds_in_twenty_namespaces_are_thirty_questions() {
+    let (clusters, cluster) = (Clusters::start(&["a"]), Cluster::that(cluster_wide));
+    let access = clusters.access("a", &alice());
+    for kind in 0..30 {
+        for namespace in 0..20 {
+            let question = get(&format!("k{kind}"), &format!("n{namespace}"), "x");
+            assert!(access.allows(&cluster, &question).await);
+        }
+    }
+    assert_eq!(cluster.asked(), 30);
+}
+
+#[tokio::test(start_paused = true)]
+async fn equal_questions_at_once_are_one() {
+    let (clusters, cluster) = (Clusters::start(&["a"]), Cluster::that(cluster_wide));
+    let access = clusters.access("a", &alice());
+    cluster.hold();
+    let question = pod("x");
+    let mut many: Vec<_> = (0..100)
+        .map(|_| Box::pin(access.ask_it(&cluster, &question)))
+        .collect();
+    for one in &mut many {
+        begin(one).await;
+    }
+    let began = Instant::now();
+    advance(Duration::from_secs(3)).await;
+    cluster.let_answer();
+    let verdicts = join_all(many).await;
+    // It counts from when it was asked, for all of them.
+    let until = Some(began + TEN_SECONDS);
+    assert!(
+        verdicts.iter().all(|it| *it == Verdict::Allowed { until }),
+        "{verdicts:?}"
+    );
+    assert_eq!(cluster.asked(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_allow_counts_for_its_time_and_not_longer() {
+    let (clusters, cluster) = (Clusters::start(&["a"]), Cluster::that(cluster_wide));
+    let access = clusters.access("a", &alice());
+    assert!(access.allows(&cluster, &pod("x")).await);
+    cluster.now(|_| Says::Deny);
+    advance(TEN_SECONDS - Duration::from_millis(1)).await;
+    assert!(access.allows(&cluster, &pod("x")).await);
+    assert_eq!(cluster.asked(), 1);
+    advance(Duration::from_millis(1)).await;
+    assert_eq!(access.ask_it(&cluster, &pod("x")).await, Verdict::Denied);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deny_is_known_for_its_time() {
+    let (clusters, cluster) = (Clusters::start(&["a"]), Cluster::that(|_| Says::Deny));
+    let access = clusters.access("a", &alice());
+    for _ in 0..3 {
+        assert_eq!(access.ask_it(&cluster, &pod("x")).await, Verdict::Denied);
+        // In all namespaces, in this one, and this one pod.
+        assert_eq!(cluster.asked(), 3);
+    }
+    cluster.now(cluster_wide);
+    advance(TEN_SECONDS).await;
+    assert!(access.allows(&cluster, &pod("x")).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn questions_that_differ_in_anything_do_not_answer_each_other() {
+    let clusters = Clusters::start(&["x", "y"]);
+    let x = clusters.access("x", &alice());
+    let y = Access {
+        cluster: clusters.cache.get("y").unwrap(),
+        ..x.clone()
+    };
+    // Exactly one user may do exactly one thing.
+    let allowed = Cluster::that(|spec| {
+        let pod = json!({"namespace": "default", "verb": "get", "version": "v1", "resource": "pods", "name": "x"});
+        let is_it = spec["resourceAttributes"] == pod
+            && spec["user"] == "alice"
+            && spec["groups"] == json!(["system:authenticated"]);
+        if is_it { Says::Allow } else { Says::Deny }
+    });
+    assert!(x.allows(&allowed, &pod("x")).await);
+    let asked = allowed.asked();
+    for other in [
+        get("configmaps", "default", "x"),
+        get("pods", "x", "default"),
+        get("pods", "", "x"),
+        get("pods", "default", ""),
+        pod("y"),
+        Question::Resource(ResourceAttributes {
+            subresource: "log".to_owned(),
+            ..attributes(pod("x"))
+        }),
+        Question::Resource(ResourceAttributes {
+            group: "x".to_owned(),
+            ..attributes(pod("x"))
+        }),
+        Question::Resource(ResourceAttributes {
+            verb: "list",
+            ..attributes(pod("x"))
+        }),
+        Question::NonResource(NonResourceAttributes {
+            verb: "get",
+            path: "/version".to_owned(),
+        }),
+    ] {
+        assert!(!x.allows(&allowed, &other).await, "{other:?}");
+    }
+    assert!(allowed.asked() > asked);
+    for other in [
+        user("bob", &["system:authenticated"]),
+        user("alice", &["system:authenticated", ""]),
+        user("alice", &["system:authenticated,"]),
+        user("alice", &[]),
+        UserInfo {
+            uid: "1".to_owned(),
+            ..user("alice", &["a,b"])
+        },
+    ] {
+        assert!(
+            !x.of(other.clone()).allows(&allowed, &pod("x")).await,
+            "{other:?}"
+        );
+        assert!(!x.of(other).was_allowed(1, || pod("x")));
+    }
+    assert!(x.was_allowed(1, || pod("x")));
+    // The other cluster says no, and so does the one that was here in another epoch.
+    let no = Cluster::that(|_| Says::Deny);
+    assert!(!y.allows(&no, &pod("x")).await);
+    assert!(!y.was_allowed(1, || pod("x")));
+    let rebuilt = Cluster::of_epoch(2, |_| Says::Deny);
+    assert!(!x.allows(&rebuilt, &pod("x")).await);
+    assert!(!x.was_allowed(2, || pod("x")));
+    assert!(x.allows(&allowed, &pod("x")).await);
+}
+
+fn attributes(question: Question) -> ResourceAttributes {
+    match question {
+        Question::Resource(attributes) => attributes,
+        Question::NonResource(_) => panic!("no resource"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn groups_with_commas_stay_what_they_are() {
+    let clusters = Clusters::start(&["a"]);
+    let one = clusters.access("a", &user("u", &["a,b"]));
+    let two = one.of(user("u", &["a", "b"]));
+    let cluster = Cluster::that(|spec| match spec["groups"] == json!(["a,b"]) {
+        true => Says::Allow,
+        false => Says::Deny,
+    });
+    for _ in 0..2 {
+        assert!(one.allows(&cluster, &pod("x")).await);
+        assert!(!two.allows(&cluster, &pod("x")).await);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_broad_questions_only_the_exact_one_is_asked() {
+    let (clusters, cluster) = (Clusters::start(&["a"]), Cluster::that(cluster_wide));
+    let mut access = clusters.access("a", &alice());
+    access.settings.broad_questions = false;
+    assert_eq!(access.ask_it(&cluster, &pod("x")).await, Verdict::Denied);
+    assert_eq!(cluster.asked(), 1);
+    // Nor does a broad Allow answer it that is known already.
+    assert!(access.allows(&cluster, &get("pods", "", "")).await);
+    assert_eq!(access.ask_it(&cluster, &pod("x")).await, Verdict::Denied);
+    assert_eq!(cluster.asked(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_no_answer_is_never_an_allow_and_is_asked_again() {
+    let clusters = Clusters::start(&["a"]);
+    for says in [
+        Says::Status(500),
+        Says::Status(401),
+        Says::Status(429),
+        Says::Status(404),
+        Says::Body("{}"),
+        Says::Body(r#"{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview"}"#),
+        Says::Body(
+            r#"{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","status":{"allowed":"true"}}"#,
+        ),
+        Says::Body(
+            r#"{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","status":{"allowed":true,"denied":true}}"#,
+        ),
+        Says::Breaks,
+        Says::Nothing,
+    ] {
+        let access = clusters.access("a", &alice());
+        let cluster = Cluster::that(move |_| says);
+        for asked in 1..3 {
+            assert_eq!(
+                access.ask_it(&cluster, &pod("x")).await,
+                Verdict::Unknown,
+                "{says:?}"
+            );
+            assert_eq!(cluster.asked(), asked, "{says:?}");
+            assert!(!access.was_allowed(1, || pod("x")), "{says:?}");
+        }
+        cluster.now(cluster_wide);
+        assert!(access.allows(&cluster, &pod("x")).await, "{says:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_a_cluster_that_is_lost_waits_no_longer() {
+    let (clusters, cluster) = (Clusters::start(&["a"]), Cluster::that(|_| Says::Nothing));
+    let access = clusters.access("a", &alice());
+    let question = pod("x");
+    let mut asking = Box::pin(access.ask_it(&cluster, &question));
+    begin(&mut asking).await;
+    let began = Instant::now();
+    cluster.lost.cancel();
+    assert_eq!(asking.await, Verdict::Unknown);
+    assert_eq!(Instant::now(), began);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_users_is_no_flood_of_questions() {
+    let (clusters, cluster) = (Clusters::start(&["a"]), Cluster::that(cluster_wide));
+    let access = clusters.access("a", &alice());
+    cluster.hold();
+    let many: Vec<_> = (0..100)
+        .map(|at| access.of(user(&format!("u{at}"), &[])))
+        .collect();
+    let question = pod("x");
+    let mut asking: Vec<_> = many
+        .iter()
+        .map(|one| Box::pin(one.ask_it(&cluster, &question)))
+        .collect();
+    let mut unknown = 0;
+    for one in &mut asking {
+        for _ in 0..10 {
+            if let Some(verdict) = one.as_mut().now_or_never() {
+                assert_eq!(verdict, Verdict::Unknown);
+                unknown += 1;
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+    assert_eq!((cluster.asked(), unknown), (64, 36));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_proxy_that_may_not_ask_asks_seldom() {
+    let (clusters, cluster) = (
+        Clusters::start(&["a"]),
+        Cluster::that(|_| Says::Status(403)),
+    );
+    let access = clusters.access("a", &alice());
+    let may_ask = || access.decisions.may_ask();
+    assert_eq!(may_ask(), MayAsk::Unknown);
+    let news = clusters.cache.changed().await;
+    assert_eq!(news.len(), 1, "it came");
+    for at in 0..100 {
+        let question = pod(&format!("p{at}"));
+        assert_eq!(access.ask_it(&cluster, &question).await, Verdict::Unknown);
+    }
+    assert_eq!(cluster.asked(), 1);
+    assert!(matches!(may_ask(), MayAsk::No { .. }));
+    assert!(clusters.cache.changed().now_or_never().is_some());
+    advance(Duration::from_secs(30)).await;
+    assert_eq!(access.ask_it(&cluster, &pod("x")).await, Verdict::Unknown);
+    assert_eq!(cluster.asked(), 2);
+    assert!(
+        clusters.cache.changed().now_or_never().is_none(),
+        "it is told once"
+    );
+    advance(Duration::from_secs(30)).await;
+    cluster.now(cluster_wide);
+    assert!(access.allows(&cluster, &pod("x")).await);
+    assert_eq!(may_ask(), MayAsk::Yes);
+    assert!(clusters.cache.changed().now_or_never().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_allow_counts_while_nobody_can_be_asked() {
+    let (clusters, cluster) = (Clusters::start(&["a"]), Cluster::that(cluster_wide));
+    let access = clusters.access("a", &alice());
+    assert!(!access.was_allowed(1, || pod("x")), "nothing new");
+    assert!(access.allows(&cluster, &pod("x")).await);
+    advance(Duration::from_secs(299)).await;
+    // By the same broad Allow.
+    assert!(access.was_allowed(1, || pod("y")));
+    assert!(!access.was_allowed(1, || get("secrets", "default", "y")));
+    advance(Duration::from_secs(1)).await;
+    assert!(!access.was_allowed(1, || pod("y")));
+    assert_eq!(cluster.asked(), 1);
+    assert!(access.allows(&cluster, &pod("x")).await);
+    // A Deny takes it back.
+    cluster.now(|_| Says::Deny);
+    advance(TEN_SECONDS).await;
+    assert!(!access.allows(&cluster, &pod("x")).await);
+    assert!(!access.was_allowed(1, || pod("x")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_cluster_answers_the_user_itself_counts_too() {
+    let clusters = Clusters::start(&["a"]);
+    let access = clusters.access("a", &alice());
+    let version = || {
+        Question::NonResource(NonResourceAttributes {
+            verb: "get",
+            path: "/version".to_owned(),
+        })
+    };
+    for (code, allowed) in [
+        (500, false),
+        (200, true),
+        (503, true),
+        (403, false),
+        (304, true),
+        (401, false),
+    ] {
+        let asks = access.asks(1, version);
+        asks.answered(StatusCode::from_u16(code).unwrap());
+        assert_eq!(access.was_allowed(1, version), allowed, "{code}");
+    }
+    // Asked before roles changed, it says nothing of what is so now.
+    let asks = access.asks(1, version);
+    access.decisions.flush();
+    asks.answered(StatusCode::OK);
+    assert!(!access.was_allowed(1, version));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_of_roles_ends_what_was_known_and_what_was_asked() {
+    let (clusters, cluster) = (Clusters::start(&["a"]), Cluster::that(cluster_wide));
+    let access = clusters.access("a", &alice());
+    assert!(access.allows(&cluster, &pod("x")).await);
+    cluster.hold();
+    let other = get("secrets", "default", "x");
+    let mut asking = Box::pin(access.ask_it(&cluster, &other));
+    begin(&mut asking).await;
+    cluster.now(|_| Says::Deny);
+    access.decisions.flush();
+    // The cluster has found an Allow, of before.
+    cluster.let_answer();
+    assert_eq!(asking.await, Verdict::Unknown);
+    for question in [&other, &pod("x")] {
+        assert!(!access.was_allowed(1, || question.clone()), "{question:?}");
+    }
+    for _ in 0..6 {
+        cluster.let_answer();
+    }
+    for question in [&other, &pod("x")] {
+        assert_eq!(access.ask_it(&cluster, question).await, Verdict::Denied);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_cluster_says_right_after_a_change_of_roles_counts_for_a_moment() {
+    let (clusters, cluster) = (Clusters::start(&["a"]), Cluster::that(cluster_wide));
+    let access = clusters.access("a", &alice());
+    access.decisions.flush();
+    // Its authorizer has not heard of it yet.
+    assert!(access.allows(&cluster, &pod("x")).await);
+    assert!(
+        !access.was_allowed(1, || pod("x")),
+        "it would count for minutes"
+    );
+    cluster.now(|_| Says::Deny);
+    advance(Duration::from_millis(250)).await;
+    assert_eq!(access.ask_it(&cluster, &pod("x")).await, Verdict::Denied);
+    cluster.now(cluster_wide);
+    advance(Duration::from_secs(2)).await;
+    let until = Some(Instant::now() + TEN_SECONDS);
+    assert_eq!(
+        access.ask_it(&cluster, &pod("x")).await,
+        Verdict::Allowed { until }
+    );
+    assert!(access.was_allowed(1, || pod("x")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_is_asked_where_all_is_allowed_or_there_is_no_user() {
+    let (clusters, cluster) = (Clusters::start(&["a"]), Cluster::that(|_| Says::Deny));
+    let access = clusters.access("a", &alice());
+    let mut open = access.clone();
+    open.settings.mode = AuthorizationMode::AlwaysAllow;
+    let proxy = Access {
+        user: None,
+        ..access
+    };
+    for access in [open, proxy] {
+        let verdict = access.ask_it(&cluster, &pod("x")).await;
+        assert_eq!(verdict, Verdict::Allowed { until: None });
+        assert!(access.was_allowed(1, || pod("x")));
+    }
+    assert_eq!(cluster.asked(), 0);
+}
+
+/// When a watch ends that began with an Allow of now; `after` is what the cluster says from then on, `None` where it is not
+/// connected.
+async fn ends_after(access: &Access, after: Option<Arc<Cluster>>) -> Option<Duration> {
+    let began = Instant::now();
+    let until = began + access.settings.allow_ttl;
+    let revoked = revoked(access, move || after.clone(), pod("x"), until);
+    let hour = Duration::from_secs(3600);
+    let ended = tokio::time::timeout(hour, revoked).await;
+    ended.is_ok().then(|| Instant::now() - began)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_lasts_as_long_as_it_is_allowed() {
+    let clusters = Clusters::start(&["a"]);
+    let new = || clusters.access("a", &alice());
+    let allows = Cluster::that(cluster_wide);
+    assert_eq!(ends_after(&new(), Some(Arc::clone(&allows))).await, None);
+    assert_eq!(allows.asked(), 360, "once in ten seconds");
+    let denies = Cluster::that(|_| Says::Deny);
+    assert_eq!(ends_after(&new(), Some(denies)).await, Some(TEN_SECONDS));
+    let stale = Some(Duration::from_secs(300));
+    assert_eq!(ends_after(&new(), None).await, stale);
+    let fails = Cluster::that(|_| Says::Status(500));
+    assert_eq!(ends_after(&new(), Some(Arc::clone(&fails))).await, stale);
+    assert!(fails.asked() < 60, "{}", fails.asked());
+    let forbids = Cluster::that(|_| Says::Status(403));
+    assert_eq!(ends_after(&new(), Some(forbids)).await, stale);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_never_silent_ends_too() {
+    use http_body_util::BodyExt as _;
+    use http_body_util::StreamBody;
+    use hyper::body::Frame;
+
+    let clusters = Clusters::start(&["a"]);
+    let access = clusters.access("a", &alice());
+    let lines = futures_util::stream::repeat_with(|| Ok(Frame::data(Bytes::from_static(b"{}\n"))));
+    let body = StreamBody::new(lines).boxed_unsync();
+    let until = Some(Instant::now() + TEN_SECONDS);
+    // Nobody answers: the cluster is not connected.
+    let mut body = while_allowed(body, &access, Verdict::Allowed { until }, || pod("x"));
+    let began = Instant::now();
+    while body.frame().await.is_some() {
+        advance(Duration::from_secs(1)).await;
+        assert!(Instant::now() - began < Duration::from_secs(310));
+    }
+    assert!(Instant::now() - began >= Duration::from_secs(300));
+}
