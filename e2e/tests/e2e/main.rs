@@ -12,6 +12,7 @@ mod aborts;
 mod access_review;
 mod auth;
 mod authentication;
+mod authorization;
 mod clients;
 mod control_plane;
 mod counts;
