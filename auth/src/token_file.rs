@@ -55,7 +55,10 @@ impl fmt::Debug for TokenFile {
 fn read(content: &[u8]) -> Result<Users, String> {
     let (users, warnings) = parse(content)?;
     for warning in warnings {
-        tracing::warn!("token file: {warning}");
+        tracing::warn!(
+            warning,
+            "odd line of the token file, taken as kube-apiserver takes it"
+        );
     }
     Ok(users)
 }

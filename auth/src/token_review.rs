@@ -56,9 +56,9 @@ pub fn reviewed(answer: &[u8], audiences: &[String]) -> Result<Option<TokenUser>
             false => Err(TokenError::Invalid(status.error)),
         };
     }
-    let mut granted = status.audiences.iter();
-    if !audiences.is_empty() && !granted.any(|audience| audiences.contains(audience)) {
-        let why = format!("it is for {:?}", status.audiences);
+    let granted = status.audiences.unwrap_or_default();
+    if !audiences.is_empty() && !granted.iter().any(|audience| audiences.contains(audience)) {
+        let why = format!("it is for {granted:?}");
         return Err(TokenError::Invalid(why));
     }
     if status.user.username.is_empty() {
@@ -132,6 +132,7 @@ struct Answer {
     status: Status,
 }
 
+/// Go writes lists and maps without entries as `null` where they are not left out.
 #[derive(Deserialize)]
 struct Status {
     #[serde(default)]
@@ -139,12 +140,11 @@ struct Status {
     #[serde(default)]
     user: User,
     #[serde(default)]
-    audiences: Vec<String>,
+    audiences: Option<Vec<String>>,
     #[serde(default)]
     error: String,
 }
 
-/// Go writes lists and maps without entries as `null` where they are not left out.
 #[derive(Default, Deserialize)]
 struct User {
     #[serde(default)]
@@ -225,6 +225,8 @@ mod tests {
         check(json!(["b"]), &["a"], false);
         check(json!(["a,b"]), &["a", "b"], false);
         check(json!([]), &["a"], false);
+        check(json!(null), &["a"], false);
+        check(json!(null), &[], true);
         let silent = json!({"authenticated": true, "user": {"username": "u"}});
         assert!(matches!(
             answered(&silent, &["a"]),

@@ -115,8 +115,8 @@ impl Judged {
                 if !may_not_ask.swap(true, Ordering::Relaxed) {
                     tracing::warn!(
                         cluster = cluster.name(),
-                        "the proxy's credential may not create tokenreviews: its tokens are not known; \
-                         grant it the ClusterRole system:auth-delegator"
+                        hint = "grant it the ClusterRole that `fleetcache rbac` prints",
+                        "the proxy's credential may not create tokenreviews"
                     );
                 }
                 return Err(unavailable("the proxy may not create tokenreviews"));

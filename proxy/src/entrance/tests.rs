@@ -19,7 +19,7 @@ use crate::state_dir::StateDir;
 
 type Issuer = CertifiedIssuer<'static, KeyPair>;
 
-const OWN: &str = "the proxy's own token";
+const OWN: &str = "the-proxys-own";
 
 /// A directory with a configuration and what it names.
 struct Files(TempDir);

@@ -116,7 +116,7 @@ fn authority(name: &str) -> Issuer {
 }
 
 /// A certificate and its key, both PEM.
-fn signed(issuer: &Issuer, params: CertificateParams) -> (String, String) {
+fn signed(issuer: &Issuer, params: &CertificateParams) -> (String, String) {
     let key = KeyPair::generate().unwrap();
     let certificate = params.signed_by(&key, issuer).unwrap();
     (certificate.pem(), key.serialize_pem())
@@ -126,7 +126,7 @@ fn client(issuer: &Issuer) -> Credential {
     let mut params = CertificateParams::default();
     params.distinguished_name.push(DnType::CommonName, "carol");
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-    let (cert_pem, key_pem) = signed(issuer, params);
+    let (cert_pem, key_pem) = signed(issuer, &params);
     Credential::Certificate { cert_pem, key_pem }
 }
 
@@ -185,7 +185,7 @@ async fn the_serving_certificate_is_replaced_for_connections_that_come() {
     let serving = |issuer: &Issuer| {
         signed(
             issuer,
-            CertificateParams::new(["127.0.0.1".to_owned()]).unwrap(),
+            &CertificateParams::new(["127.0.0.1".to_owned()]).unwrap(),
         )
     };
     let [one, other] = [authority("one"), authority("other")];
