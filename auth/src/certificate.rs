@@ -1,6 +1,6 @@
 //! Client certificates → their users, by kube-apiserver's rules.
 //!
-//! TLS proves that a client holds the key of the certificate it sends, and no more ([`accept_any`]). Whether the
+//! TLS proves that a client holds the key of the certificate it sends, and no more ([`accept_any()`]). Whether the
 //! certificate is anybody's is judged for each request: an unknown one beside a good token does no harm, and one of an
 //! authority that was removed, or that expired, counts for nothing at once, on connections that are open too.
 
