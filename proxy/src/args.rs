@@ -32,6 +32,8 @@ pub enum Command {
     Why(WhyArgs),
     /// Have a running proxy load a cluster's credential, connect to it and list its kinds anew, at once
     Refresh(RefreshArgs),
+    /// Print the ClusterRole that the proxy's credential needs in a cluster, for `kubectl apply -f -`
+    Rbac(RbacArgs),
 }
 
 /// `fleetcache serve`
@@ -180,6 +182,46 @@ pub struct RefreshArgs {
     /// Which proxy.
     #[command(flatten)]
     pub proxy: AdminArgs,
+}
+
+/// `fleetcache rbac`
+#[derive(Debug, ClapArgs)]
+#[command(
+    after_help = "Who applies it needs what it grants, as an administrator has. The proxy's own account is bound to it with `kubectl \
+                  create clusterrolebinding fleetcache --clusterrole=fleetcache --serviceaccount=NAMESPACE:NAME`. With `identity: \
+                  proxy` there is no such role: the credential has the rights that its users are to have."
+)]
+pub struct RbacArgs {
+    /// What is kept in memory: each `resource` of the core group or `resource.group`, such as `pods,deployments.apps`; or
+    /// `*` for everything
+    #[arg(
+        long,
+        value_name = "RESOURCE[.GROUP]",
+        env = "FLEETCACHE_RESOURCES",
+        value_delimiter = ',',
+        default_value = "*"
+    )]
+    pub resources: Vec<String>,
+    /// The `identity` that the configuration says for the cluster
+    #[arg(
+        long,
+        value_name = "IDENTITY",
+        env = "FLEETCACHE_IDENTITY",
+        default_value = "impersonate"
+    )]
+    pub identity: RbacIdentity,
+    /// Also what `authentication.tokenReview` needs
+    #[arg(long, env = "FLEETCACHE_TOKEN_REVIEW")]
+    pub token_review: bool,
+}
+
+/// As whom requests reach the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RbacIdentity {
+    /// As the user, whom the proxy impersonates.
+    Impersonate,
+    /// With the user's own token.
+    Token,
 }
 
 /// Whose admin port is asked.

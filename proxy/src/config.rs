@@ -7,7 +7,7 @@ mod glob;
 mod listen_address;
 mod memory_limit;
 mod mistakes;
-mod names;
+pub(crate) mod names;
 mod section;
 mod sources;
 mod users;

@@ -38,6 +38,7 @@ pub mod protobuf;
 pub mod query;
 mod question;
 pub mod rarely;
+pub mod rbac;
 pub mod read_settings;
 pub mod refresh;
 pub mod reload;

@@ -11,12 +11,14 @@ use clap::Parser as _;
 use fleetcache::admin_client::{AdminPort, admin_address};
 use fleetcache::app::App;
 use fleetcache::args::{
-    AdminArgs, Args, Command, ConfigCommand, KubeconfigArgs, OutputFormat, RefreshArgs, ServeArgs,
-    StatusArgs, WhyArgs,
+    AdminArgs, Args, Command, ConfigCommand, KubeconfigArgs, OutputFormat, RbacArgs, RbacIdentity,
+    RefreshArgs, ServeArgs, StatusArgs, WhyArgs,
 };
 use fleetcache::clusters::{self, ClustersError};
 use fleetcache::config::{self, Config, Mistakes};
 use fleetcache::fleet_status::{FleetStatus, Format, NoFleet, Show};
+use fleetcache::identity::Identity;
+use fleetcache::rbac::{self, BadResource, Needs, Resources};
 use fleetcache::refresh;
 use fleetcache::reload::ReadConfig;
 use fleetcache::serving_kubeconfig::{SelectError, ServingKubeconfig};
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
         Command::Status(args) => status(args),
         Command::Why(args) => why(&args),
         Command::Refresh(args) => refresh(&args),
+        Command::Rbac(args) => rbac(&args),
     };
     let Err(err) = done else {
         return ExitCode::SUCCESS;
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
         || err.is::<ClustersError>()
         || err.is::<SelectError>()
         || err.is::<NoFleet>()
+        || err.is::<BadResource>()
         || err.is::<Misuse>();
     let code = if mistaken { 2 } else { 1 };
     complain(&err);
@@ -240,6 +244,20 @@ fn refresh(args: &RefreshArgs) -> anyhow::Result<()> {
         bail!("{outcome}");
     }
     writeln!(std::io::stdout(), "{outcome}").context("cannot print")
+}
+
+fn rbac(args: &RbacArgs) -> anyhow::Result<()> {
+    let role = rbac::cluster_role(&Needs {
+        resources: Resources::parse(&args.resources)?,
+        identity: match args.identity {
+            RbacIdentity::Impersonate => Identity::Impersonate,
+            RbacIdentity::Token => Identity::Token,
+        },
+        token_review: args.token_review,
+    });
+    std::io::stdout()
+        .write_all(role.as_bytes())
+        .context("cannot print")
 }
 
 fn admin_port(args: &AdminArgs) -> anyhow::Result<AdminPort> {

@@ -12,7 +12,7 @@ pub(super) const GROUP_FORM: Form = &[
 pub(super) const RESOURCE_FORM: Form = &[r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", r"^[\s\S]{0,63}$"];
 
 /// An API group; empty for the core group.
-pub(super) fn group(text: &str) -> Result<String, String> {
+pub(crate) fn group(text: &str) -> Result<String, String> {
     if text.is_empty() || (text.len() <= 253 && text.split('.').all(is_label)) {
         Ok(text.to_owned())
     } else {
@@ -23,7 +23,7 @@ pub(super) fn group(text: &str) -> Result<String, String> {
 }
 
 /// The plural name of a resource.
-pub(super) fn resource(text: &str) -> Result<String, String> {
+pub(crate) fn resource(text: &str) -> Result<String, String> {
     if text.is_empty() {
         Err("must not be empty".to_owned())
     } else if text.len() <= 63 && is_label(text) {
