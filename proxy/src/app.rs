@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::anyhow;
+use anyhow::{Context as _, anyhow};
 use fleetcache_cache::cluster_cache::ClusterCache;
 use fleetcache_cache::eviction::Fleet;
 use rustls::crypto::aws_lc_rs;
@@ -18,6 +18,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use crate::admin::{self, Admin, Readiness};
+use crate::audit::{self, Audit, Output};
 use crate::clusters;
 use crate::config::ListenAddress;
 use crate::entrance::{Entrance, EntranceFiles};
@@ -34,6 +35,9 @@ use crate::telemetry;
 /// How long the tasks of clusters may take to end: they only close sockets.
 const CLUSTERS_END: Duration = Duration::from_secs(2);
 
+/// How long the lines of the audit log may take to be written that are left when all else has ended.
+const AUDIT_END: Duration = Duration::from_secs(2);
+
 /// A running proxy. Dropped without [`App::shutdown`] it ends abruptly.
 #[derive(Debug)]
 pub struct App {
@@ -49,6 +53,7 @@ pub struct App {
     reload: Arc<Notify>,
     /// The owners of clusters and their informers.
     cluster_tasks: TaskTracker,
+    audit: Audit,
     stop: Stop,
 }
 
@@ -102,6 +107,14 @@ impl App {
         limits.set(names().map(|name| (name.to_owned(), config.settings(name))));
         limits.set_fleet_readers(config.fleet_readers());
 
+        audit::check(&config)?;
+        let output = config.audit.as_ref().map(Output::open).transpose();
+        let output = output.context("cannot open the audit log")?;
+        let metrics = Arc::new(Metrics::default());
+        let audit = Audit::new(&metrics);
+        let thread = "cannot start the thread of the audit log";
+        audit.write_to(output).context(thread)?;
+
         let entrance = Entrance::new(certificates, token, &config, files)?;
         served.write(&config, names())?;
         state_dir.write_admin_address(admin_addr)?;
@@ -122,7 +135,6 @@ impl App {
         );
         entrance.ask(&cache);
         let fleet_api = FleetApi::start(&cache, &limits, &cluster_tasks, &stop_clusters).await;
-        let metrics = Arc::new(Metrics::default());
         let totals = Arc::clone(&fleet);
         let scrape = Scrape::new(
             &metrics,
@@ -134,6 +146,7 @@ impl App {
             clusters: Arc::clone(&cache),
             fleet_api,
             authentication: entrance.in_force().authentication,
+            audit: audit.clone(),
             metrics,
             limits: Arc::clone(&limits),
             tunnels: TaskTracker::new(),
@@ -169,6 +182,9 @@ impl App {
             kubeconfig = %served.kubeconfig.display(),
             "listening"
         );
+        if let Some(target) = &config.audit {
+            tracing::info!(path = %target, "requests are in the audit log");
+        }
         if config.authentication.disabled {
             tracing::warn!(
                 "authentication is disabled: whoever reaches this address has the rights of the clusters' credentials"
@@ -189,6 +205,7 @@ impl App {
             fleet,
             limits,
             entrance,
+            audit: audit.clone(),
         };
         let reloader = Reloader::new(read, served, config, sources, found, running);
         tokio::spawn(reloader.run(watched, Arc::clone(&reload), news, draining.clone()));
@@ -201,6 +218,7 @@ impl App {
             admin,
             reload,
             cluster_tasks,
+            audit,
             stop: Stop {
                 draining: draining.drop_guard(),
                 clusters: stop_clusters.drop_guard(),
@@ -234,7 +252,8 @@ impl App {
         self.reload.notify_one();
     }
 
-    /// Ends: `/readyz` fails, streams end, connections finish, clusters are let go, the admin port goes last.
+    /// Ends: `/readyz` fails, streams end, connections finish, clusters are let go, the audit log is written to its end, the
+    /// admin port goes last.
     pub async fn shutdown(self) {
         tracing::info!("draining");
         self.readiness.draining();
@@ -248,6 +267,7 @@ impl App {
             let tasks = self.cluster_tasks.len();
             tracing::warn!(tasks, "tasks of clusters did not end in time");
         }
+        self.audit.close(AUDIT_END).await;
         drop(self.stop.admin);
         log_failure(self.admin.await);
         self.state_dir.remove_admin_address();

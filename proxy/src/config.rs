@@ -28,6 +28,7 @@ use crate::read_settings::{
     OnMissingInformer, ReadSettings, UnsetResourceVersion, WhenDisconnected,
 };
 
+pub use crate::audit::AuditTarget;
 pub use duration::parse as parse_duration;
 pub use environment::{Environment, NO_STATE_DIR, default_state_dir};
 pub use listen_address::ListenAddress;
@@ -70,6 +71,8 @@ pub struct Config {
     pub authentication: AuthenticationConfig,
     /// Who may read what is in memory.
     pub authorization: AuthorizationConfig,
+    /// Where the audit log goes; none where there is none.
+    pub audit: Option<AuditTarget>,
 }
 
 /// Contexts named by `--context`; each must be in some kubeconfig.
@@ -329,6 +332,7 @@ impl Config {
             tls: file.tls,
             authentication: file.authentication,
             authorization: file.authorization,
+            audit: file.audit,
         })
     }
 

@@ -16,6 +16,7 @@ use hyper::body::Incoming;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::audit::{Answered, Audit, Record};
 use crate::authentication::Authentication;
 use crate::authorization::{Access, AuthorizationMode, AuthorizationSettings, ClusterDecisions};
 use crate::body::Body;
@@ -79,6 +80,8 @@ pub struct HandlerParts {
     pub fleet_api: FleetApi,
     /// Who is asking; none where nobody need say so.
     pub authentication: Arc<ArcSwapOption<Authentication>>,
+    /// What was asked, by whom.
+    pub audit: Audit,
     /// What is counted.
     pub metrics: Arc<Metrics>,
     /// The settings of clusters, by name.
@@ -109,8 +112,8 @@ impl Handler {
         Self { parts }
     }
 
-    /// Answers one request: times it, counts it, and writes its line in the access log.
-    pub async fn handle(&self, request: Request<Incoming>) -> Response<Body> {
+    /// Answers one request: times it, counts it, and writes its lines in the access log and in the audit log.
+    pub async fn handle(&self, mut request: Request<Incoming>) -> Response<Body> {
         let started = Instant::now();
         let method = request.method().clone();
         let target = request
@@ -119,6 +122,8 @@ impl Handler {
             .map_or("/", |target| target.as_str())
             .to_owned();
         let audit_id = status::audit_id(request.headers());
+        let audit = &self.parts.audit;
+        let record = audit.begin(&mut request, &target, &audit_id).await;
         let info = RequestInfo::parse(&method, &target);
         let root = info
             .is_none()
@@ -142,6 +147,9 @@ impl Handler {
                 audit_id = audit_id.to_str().unwrap_or_default(),
                 "request panicked"
             );
+            if let Some(record) = &record {
+                record.panicked();
+            }
             Err(Error::Internal)
         });
         let outcome = outcome.unwrap_or_else(|error| {
@@ -157,7 +165,19 @@ impl Handler {
         });
         let elapsed = started.elapsed();
         asked.record(&outcome, &self.parts.metrics, &target, &audit_id, elapsed);
-        outcome.response
+        let Some(record) = record else {
+            return outcome.response;
+        };
+        let answered = Answered {
+            code: outcome.response.status().as_u16(),
+            source: outcome.source,
+            reason: outcome.reason,
+        };
+        let long_running = match (&info, &root) {
+            (Some(info), _) => info.is_long_running(),
+            (None, root) => root.as_ref().is_some_and(|it| it.verb == Verb::Watch),
+        };
+        record.answer(outcome.response, answered, long_running)
     }
 
     /// Who is asking; whoever asks to be somebody else is refused. `target` is the cluster whose own tokens count.
@@ -173,6 +193,7 @@ impl Handler {
             certificates: chain.map(|ClientChain(sent)| &**sent),
         };
         let authentication = self.parts.authentication.load_full();
+        let is_asked = authentication.is_some();
         let authenticated = match authentication {
             Some(it) => it.authenticate(credentials, target).await,
             // Everybody is who has the proxy's own token.
@@ -186,6 +207,10 @@ impl Handler {
             AuthenticationError::Unauthenticated => Error::Unauthenticated,
             AuthenticationError::Unavailable(why) => Error::AuthenticationUnavailable(why),
         })?;
+        if let Some(record) = request.extensions().get::<Record>() {
+            let by = is_asked.then_some(authenticated.method.as_str());
+            record.known(&authenticated.user, by.unwrap_or("disabled"));
+        }
         if impersonates(headers) {
             return Err(Error::ImpersonationRefused);
         }

@@ -5,6 +5,7 @@ pub mod admin_client;
 pub mod answer;
 pub mod app;
 pub mod args;
+pub mod audit;
 pub mod authentication;
 pub mod authorization;
 pub mod body;

@@ -6,6 +6,7 @@ mod plain_http;
 mod slow_reader;
 
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -68,6 +69,11 @@ impl Default for Timeouts {
 /// them is that the client holds the key of its own.
 #[derive(Clone, Debug)]
 pub struct ClientChain(pub Arc<[CertificateDer<'static>]>);
+
+/// The address that a connection came from, beside each of its requests: what is between, if anything, and nothing that it
+/// says.
+#[derive(Clone, Copy, Debug)]
+pub struct ClientAddress(pub IpAddr);
 
 /// TLS with HTTP/2 and HTTP/1.1; clients are asked for a certificate where there are `clients` that have one.
 ///

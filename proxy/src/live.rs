@@ -20,6 +20,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::audit::Record;
 use crate::body::{Body, empty};
 use crate::error::Error;
 use crate::forwarded_headers::{self, Forwarding};
@@ -88,6 +89,7 @@ async fn exchange<U: Upstream>(
     }
     let client_upgrade = upgrade::requested(&mut request);
     let (parts, body) = request.into_parts();
+    let record = parts.extensions.get::<Record>().cloned();
     let mut headers = forwarded_headers::request(
         &parts.headers,
         Forwarding {
@@ -138,7 +140,7 @@ async fn exchange<U: Upstream>(
         let Some(client) = client_upgrade else {
             return Err(not_asked_for(live));
         };
-        upgrade::tunnel(live.cluster, client, answer, tunnels, live.removed);
+        upgrade::tunnel(live.cluster, client, answer, tunnels, live.removed, record);
         empty()
     } else {
         // An error answer to a watch is a Status of known length like any other.

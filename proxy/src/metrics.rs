@@ -79,6 +79,11 @@ struct ReasonLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OutcomeLabels {
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct VerbLabels {
     verb: &'static str,
 }
@@ -91,6 +96,8 @@ pub struct Metrics {
     live: Family<ReasonLabels, Counter>,
     fast_fails: Family<ReasonLabels, Counter>,
     upstream_requests: Family<VerbLabels, Counter>,
+    audit_events: Family<OutcomeLabels, Counter>,
+    audit_waits: Counter,
     resources: Resources,
 }
 
@@ -102,6 +109,8 @@ impl Default for Metrics {
             live: Family::default(),
             fast_fails: Family::default(),
             upstream_requests: Family::default(),
+            audit_events: Family::default(),
+            audit_waits: Counter::default(),
             resources: Resources::default(),
         }
     }
@@ -154,6 +163,20 @@ impl Metrics {
             .inc();
     }
 
+    /// So many lines of the audit log were written, and so many could not be.
+    pub fn audited(&self, written: usize, lost: usize) {
+        for (outcome, count) in [("written", written), ("lost", lost)] {
+            let labels = OutcomeLabels { outcome };
+            let counter = self.audit_events.get_or_create_owned(&labels);
+            counter.inc_by(count as u64);
+        }
+    }
+
+    /// A request waited for room in the audit log.
+    pub fn audit_wait(&self) {
+        self.audit_waits.inc();
+    }
+
     fn register(&self, registry: &mut Registry) {
         registry.register(
             "request",
@@ -179,6 +202,16 @@ impl Metrics {
             "upstream_requests",
             "Requests of clients sent to clusters",
             self.upstream_requests.clone(),
+        );
+        registry.register(
+            "audit_events",
+            "Lines of the audit log, by whether they were written",
+            self.audit_events.clone(),
+        );
+        registry.register(
+            "audit_waits",
+            "Requests that waited because the audit log was behind",
+            self.audit_waits.clone(),
         );
     }
 }
@@ -280,6 +313,8 @@ mod tests {
         metrics.live("request");
         metrics.fast_fail("ClusterNotConnected");
         metrics.upstream_request("create");
+        metrics.audited(3, 1);
+        metrics.audit_wait();
         let totals = InformerTotals {
             informers: 3,
             objects: 10_000,
@@ -302,6 +337,9 @@ mod tests {
             r#"fleetcache_live_total{reason="request"} 1"#,
             r#"fleetcache_fast_fail_total{reason="ClusterNotConnected"} 1"#,
             r#"fleetcache_upstream_requests_total{verb="create"} 1"#,
+            r#"fleetcache_audit_events_total{outcome="written"} 3"#,
+            r#"fleetcache_audit_events_total{outcome="lost"} 1"#,
+            "fleetcache_audit_waits_total 1",
             "fleetcache_watchers 1",
             "# HELP fleetcache_informers Informers that run.",
             "fleetcache_informers 3",

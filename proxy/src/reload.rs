@@ -13,6 +13,7 @@ use fleetcache_cache::eviction::Fleet;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use crate::audit::{self, Audit, Output};
 use crate::clusters::{self, ClustersError, Found, Itself, Subject};
 use crate::config::{Config, ListenAddress, Mistakes};
 use crate::entrance::{Entrance, EntranceFiles, Made};
@@ -97,6 +98,7 @@ pub struct Reloader {
     fleet: Arc<Fleet>,
     limits: Arc<Limits>,
     entrance: Entrance,
+    audit: Audit,
 }
 
 /// What runs, and is told of changes.
@@ -109,6 +111,15 @@ pub struct Running {
     pub limits: Arc<Limits>,
     /// Where requests come in.
     pub entrance: Entrance,
+    /// Who asked for what.
+    pub audit: Audit,
+}
+
+/// What another configuration replaces, if that went well.
+struct Replaced {
+    entrance: Option<Made>,
+    /// What the audit log is written to from now on, where that is something else than before.
+    audit: Option<Option<Output>>,
 }
 
 /// Why there is something to do.
@@ -147,6 +158,7 @@ impl Reloader {
             fleet,
             limits,
             entrance,
+            audit,
         } = running;
         Self {
             read_config,
@@ -158,6 +170,7 @@ impl Reloader {
             fleet,
             limits,
             entrance,
+            audit,
         }
     }
 
@@ -200,6 +213,10 @@ impl Reloader {
 
     fn woken(&mut self, wake: Wake, watched: &mut Watched) {
         let asked = wake == Wake::Asked;
+        if asked {
+            // Whatever becomes of the configuration: somebody has renamed the file.
+            self.audit.reopen();
+        }
         if wake == Wake::News {
             self.apply(self.config.clone(), None, changes::TOLD);
         } else if watched.look(&self.config, asked) {
@@ -214,7 +231,12 @@ impl Reloader {
     /// were.
     fn reload(&mut self, again: bool) {
         match self.read() {
-            Ok((config, found, entrance)) => {
+            Ok((config, found, Replaced { entrance, audit })) => {
+                if let Some(output) = audit
+                    && let Err(error) = self.audit.write_to(output)
+                {
+                    tracing::error!(%error, "audit log not written: no thread");
+                }
                 self.sources.configure(&config, found);
                 self.sources.look(again);
                 self.apply(config, entrance, changes::RELOADED);
@@ -232,7 +254,7 @@ impl Reloader {
 
     /// Reads all files. Some are read more than once on the way: one that changes meanwhile would be understood as two
     /// states at once, and leave out a cluster that is in both.
-    fn read(&self) -> Result<(Config, Found, Option<Made>), Refused> {
+    fn read(&self) -> Result<(Config, Found, Replaced), Refused> {
         for _ in 0..READINGS {
             let config = (self.read_config)().map_err(Refused::Mistakes)?;
             let before = watched::contents(&config);
@@ -242,7 +264,8 @@ impl Reloader {
                 let found = found?;
                 let files = files.map_err(Refused::Mistakes)?;
                 let entrance = self.entrance(&config, files).map_err(Refused::Mistakes)?;
-                return Ok((config, found, entrance));
+                let audit = self.audit_output(&config).map_err(Refused::Mistakes)?;
+                return Ok((config, found, Replaced { entrance, audit }));
             }
         }
         let moving = "the files change whenever they are read".to_owned();
@@ -255,6 +278,19 @@ impl Reloader {
             return Err(config.mistake("authentication.disabled", problem));
         }
         self.entrance.prepare(config, files)
+    }
+
+    fn audit_output(&self, config: &Config) -> Result<Option<Option<Output>>, Mistakes> {
+        if config.audit == self.config.audit {
+            return Ok(None);
+        }
+        audit::check(config)?;
+        let output = config.audit.as_ref().map(Output::open).transpose();
+        let output = output.map_err(|error| {
+            let problem = format!("it cannot be opened: {error}");
+            config.mistake("audit.path", problem)
+        })?;
+        Ok(Some(output))
     }
 
     fn load(&self, config: &Config) -> Result<Found, Refused> {

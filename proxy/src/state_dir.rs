@@ -17,6 +17,16 @@ pub const KUBECONFIG: &str = "kubeconfig";
 
 const TOKEN: &str = "token";
 const LOCK: &str = "lock";
+/// The names of all files in it.
+pub(crate) const FILES: [&str; 7] = [
+    KUBECONFIG,
+    TOKEN,
+    LOCK,
+    ADMIN_ADDRESS,
+    certificates::CA,
+    CA_CERTIFICATE,
+    certificates::SERVING,
+];
 
 /// A state directory, held by this process alone.
 #[derive(Debug)]

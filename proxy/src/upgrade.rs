@@ -46,17 +46,19 @@ fn carries_requests(protocol: &str) -> bool {
     protocol.starts_with("h2") || protocol.starts_with("http") || protocol.starts_with("tls")
 }
 
-/// Starts the tunnel that the cluster's 101 promises, as a task of `tunnels`.
+/// Starts the tunnel that the cluster's 101 promises, as a task of `tunnels`. `held` is dropped with it.
 pub(crate) fn tunnel(
     cluster_name: &str,
     client: OnUpgrade,
     answer: Response<Incoming>,
     tunnels: &TaskTracker,
     removed: &CancellationToken,
+    held: impl Send + 'static,
 ) {
     let cluster = hyper::upgrade::on(answer);
     let cluster_name = cluster_name.to_owned();
     let tunnel = async move {
+        let _held = held;
         // A client that goes away before it got the 101 ends the wait with an error, and dropping the cluster's side
         // closes it.
         let ends = match try_join(client, cluster).await {

@@ -296,9 +296,22 @@ async fn a_dropped_proxy_ends() {
 }
 
 #[tokio::test]
-async fn a_request_that_panics_is_answered_and_counted() {
+async fn a_request_that_panics_is_answered_counted_and_in_the_audit_log() {
     let dir = tempfile::tempdir().unwrap();
-    let app = start_two(&dir).await;
+    let servers = [("alpha", "https://127.0.0.1:1")];
+    let config = dir.path().join("fleetcache.yaml");
+    let text = "apiVersion: fleetcache.dev/v1alpha1\nkind: Configuration\naudit: { path: audit }\n";
+    fs::write(&config, text).unwrap();
+    let args = ServeArgs {
+        config: Some(config),
+        kubeconfig: vec![kubeconfig(dir.path(), &servers)],
+        listen: Some("127.0.0.1:0".to_owned()),
+        admin_listen: Some("127.0.0.1:0".to_owned()),
+        state_dir: Some(dir.path().join("state")),
+        ..ServeArgs::default()
+    };
+    let read = move || Config::from_args(&args, &|_| None);
+    let app = App::start(Box::new(read)).await.unwrap();
     let before = telemetry::panics();
     let mut request = get("/clusters/alpha/api/v1/pods", None);
     let headers = request.headers_mut();
@@ -317,4 +330,24 @@ async fn a_request_that_panics_is_answered_and_counted() {
     assert!(metrics.lines().any(|it| it == counted), "{metrics}");
     assert_eq!(ask(&app, "/clusters/alpha/api", None).await.status(), 401);
     app.shutdown().await;
+    let log = fs::read_to_string(dir.path().join("audit")).unwrap();
+    let lines = log
+        .lines()
+        .map(|it| serde_json::from_str::<Value>(it).unwrap());
+    let told = lines.map(|it| {
+        let code = it["responseStatus"]["code"].as_u64().unwrap();
+        let reason = &it["annotations"]["fleetcache.dev/reason"];
+        let [stage, reason] = [&it["stage"], reason].map(|it| it.as_str().unwrap().to_owned());
+        (stage, code, reason)
+    });
+    let told: Vec<_> = told.collect();
+    let told: Vec<_> = told
+        .iter()
+        .map(|(stage, code, reason)| (&**stage, *code, &**reason))
+        .collect();
+    let expect = [
+        ("Panic", 500, "InternalError"),
+        ("ResponseComplete", 401, "Unauthorized"),
+    ];
+    assert_eq!(told, expect);
 }

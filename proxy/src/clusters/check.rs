@@ -7,6 +7,7 @@ use fleetcache_cache::kubeconfig;
 
 use super::{ClustersError, Itself, Subject, find, read};
 use crate::args::ServeArgs;
+use crate::audit;
 use crate::config::{Config, Environment, KubeconfigOrigin, Mistakes};
 use crate::entrance::EntranceFiles;
 use crate::{sources, state_dir};
@@ -30,6 +31,9 @@ pub fn check_file(path: &Path, env: Environment<'_>) -> Result<Vec<String>, Mist
         mistakes.add(at("stateDir"), problem);
     }
     if let Err(mut found) = EntranceFiles::read(&config) {
+        mistakes.0.append(&mut found.0);
+    }
+    if let Err(mut found) = audit::check(&config) {
         mistakes.0.append(&mut found.0);
     }
     // Flags or the environment name others: they are not part of the file.

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 use super::section::{Key, NON_EMPTY, Reader, Section, key};
 use super::{
-    AuthenticationConfig, AuthorizationConfig, CacheConfig, ClusterDefaults, ClusterOverride,
-    ConnectionsConfig, ListenAddress, Mistakes, ResourceRule, SourcesConfig, TlsConfig, glob,
-    listen_address,
+    AuditTarget, AuthenticationConfig, AuthorizationConfig, CacheConfig, ClusterDefaults,
+    ClusterOverride, ConnectionsConfig, ListenAddress, Mistakes, ResourceRule, SourcesConfig,
+    TlsConfig, glob, listen_address,
 };
 
 mod clusters;
@@ -36,6 +36,7 @@ pub(super) struct FileConfig {
     pub(super) tls: TlsConfig,
     pub(super) authentication: AuthenticationConfig,
     pub(super) authorization: AuthorizationConfig,
+    pub(super) audit: Option<AuditTarget>,
 }
 
 /// Reads a file. Relative paths in it start at its directory.
@@ -109,7 +110,6 @@ fn read_document(mut root: Section<'_>, base: &Path) -> FileConfig {
         key("kind", "What this document is."),
         "Configuration",
     );
-    root.unavailable(&["audit"]);
     let listen = key("listen", "Where HTTPS is served; port 0 is any.");
     let admin_listen = key(
         "adminListen",
@@ -147,6 +147,9 @@ fn read_document(mut root: Section<'_>, base: &Path) -> FileConfig {
         authorization: users::authorization(
             root.section(key("authorization", "Who may read what is in memory.")),
         ),
+        audit: root
+            .optional(key("audit", "The audit log; none where absent."))
+            .and_then(|section| audit(section, base)),
         ..FileConfig::default()
     };
     // The defaults are an override of everything that is not said: one reader for the same keys.
@@ -187,6 +190,20 @@ fn read_document(mut root: Section<'_>, base: &Path) -> FileConfig {
     }
     root.end();
     config
+}
+
+fn audit(mut section: Section<'_>, base: &Path) -> Option<AuditTarget> {
+    let path = key(
+        "path",
+        "The file, or `-` for standard output. A relative path starts at this file's directory.",
+    );
+    let path = path.required("the path of a file, or \"-\" for standard output");
+    let target = section.text(path, NON_EMPTY, |text| match text {
+        "-" => Ok(AuditTarget::Stdout),
+        text => non_empty(text).map(|path| AuditTarget::File(base.join(path))),
+    });
+    section.end();
+    target
 }
 
 fn constant(section: &mut Section<'_>, key: Key, expect: &str) {

@@ -19,7 +19,7 @@ use tokio_util::task::TaskTracker;
 
 use super::contained_body::ContainedBody;
 use super::slow_reader::ClientStream;
-use super::{ClientChain, Timeouts, plain_http};
+use super::{ClientAddress, ClientChain, Timeouts, plain_http};
 use crate::body::Body;
 use crate::error::Error;
 use crate::rarely::Rarely;
@@ -70,6 +70,8 @@ impl Server {
         S: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
         F: Future<Output = Response<Body>> + Send + 'static,
     {
+        let address = stream.peer_addr().ok();
+        let address = address.map(|it| ClientAddress(it.ip()));
         // What is large is in boxes of its own: the task has room for all that it ever needs, for as long as the connection
         // lives, which with an idle watch is long.
         let handshake = Box::pin(async {
@@ -99,6 +101,9 @@ impl Server {
                 asked.store(true, Ordering::Relaxed);
                 if let Some(watch_writer) = &watch_writer {
                     request.extensions_mut().insert(watch_writer.clone());
+                }
+                if let Some(address) = address {
+                    request.extensions_mut().insert(address);
                 }
                 if let Some(chain) = &chain {
                     request.extensions_mut().insert(chain.clone());

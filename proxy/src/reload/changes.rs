@@ -31,6 +31,8 @@ pub(super) struct Changes {
     pub(super) connections: bool,
     /// What TLS is served with, and how users are known.
     pub(super) users: bool,
+    /// Where the audit log goes.
+    audit: bool,
     needs_restart: Vec<(&'static str, String, String)>,
 }
 
@@ -44,6 +46,7 @@ impl Changes {
         let mut changes = Self {
             cache: before.informers() != now.informers(),
             connections: before.connections.max_concurrent != now.connections.max_concurrent,
+            audit: before.audit != now.audit,
             ..Self::default()
         };
         let names = clusters_before.keys().chain(clusters_now.keys());
@@ -99,11 +102,12 @@ impl Changes {
             cache,
             connections,
             users,
+            audit,
             judged: _,
             needs_restart: _,
         } = self;
         let names = [added, removed, replaced, updated, settings];
-        names.iter().all(|it| it.is_empty()) && !cache && !connections && !users
+        names.iter().all(|it| it.is_empty()) && !cache && !connections && !users && !audit
     }
 
     /// One line that says what is different now, if anything is or a configuration was read.
@@ -122,6 +126,7 @@ impl Changes {
             cache = self.cache,
             connections = self.connections,
             users = self.users,
+            audit = self.audit,
             clusters,
             "{headline}"
         );

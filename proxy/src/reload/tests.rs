@@ -75,6 +75,7 @@ impl Proxy {
             fleet,
             limits,
             entrance,
+            audit: Audit::new(&Arc::default()),
         };
         Self {
             reloader: Reloader::new(read, served, config, sources, found, running),

@@ -18,8 +18,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use super::{NEW_KUBECONFIG, StateDirError, read_optional, write_private};
 
 /// A certificate and its key are one file: two would not be replaced at the same instant.
-const CA: &str = "ca.pem";
-const SERVING: &str = "serving.pem";
+pub(super) const CA: &str = "ca.pem";
+pub(super) const SERVING: &str = "serving.pem";
 /// The CA's certificate alone, for people and other programs; never read here.
 pub(crate) const CA_CERTIFICATE: &str = "ca.crt";
 
