@@ -10,6 +10,7 @@
 
 mod aborts;
 mod access_review;
+mod audit;
 mod auth;
 mod authentication;
 mod authorization;
