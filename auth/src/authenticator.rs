@@ -9,6 +9,7 @@ use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use rustls::pki_types::CertificateDer;
 use sha2::{Digest as _, Sha256};
+use tokio::time::Instant;
 
 use crate::bearer_token;
 use crate::certificate::ClientCertificates;
@@ -54,6 +55,8 @@ pub struct Authenticated {
     pub user: Arc<UserInfo>,
     /// When the credential stops being good, where it says so: what lasts longer must ask again then.
     pub expires: Option<SystemTime>,
+    /// Until then the same credential is judged the same, whatever happens meanwhile; `None` where it is judged each time.
+    pub known_until: Option<Instant>,
     /// How the user was known.
     pub method: Method,
 }
@@ -65,6 +68,8 @@ pub enum Method {
     Anonymous,
     /// A client certificate.
     Certificate,
+    /// Nothing: authentication is disabled, and everybody is who has the generated token.
+    Disabled,
     /// The generated token.
     Generated,
     /// A token of an OpenID Connect issuer.
@@ -81,6 +86,7 @@ impl Method {
         match self {
             Self::Anonymous => "anonymous",
             Self::Certificate => "certificate",
+            Self::Disabled => "disabled",
             Self::Generated => "generated",
             Self::Jwt => "jwt",
             Self::TokenFile => "tokenFile",
@@ -175,6 +181,7 @@ impl Authenticator {
             return Ok(Authenticated {
                 user: Arc::clone(&self.anonymous),
                 expires: None,
+                known_until: None,
                 method: Method::Anonymous,
             });
         }
@@ -201,6 +208,7 @@ impl Authenticator {
             return Some(Authenticated {
                 user: Arc::clone(&self.admin),
                 expires: None,
+                known_until: None,
                 method: Method::Generated,
             });
         }
@@ -213,6 +221,7 @@ impl Authenticator {
             let user = TokenUser {
                 user,
                 expires: None,
+                known_until: None,
             };
             let user = self.judge(Method::TokenFile, Ok(Some(user)), failures);
             if user.is_some() {
@@ -237,19 +246,18 @@ impl Authenticator {
         outcome: Result<Option<TokenUser>, TokenError>,
         failures: &mut Failures,
     ) -> Option<Authenticated> {
-        let outcome = outcome.and_then(|user| match user {
-            Some(TokenUser { user, expires }) => match self.admit(user) {
-                Ok(user) => Ok(Some((user, expires))),
-                Err(why) => Err(TokenError::Invalid(why)),
-            },
-            None => Ok(None),
+        let outcome = outcome.and_then(|found| {
+            let Some(found) = found else { return Ok(None) };
+            let user = self.admit(found.user).map_err(TokenError::Invalid)?;
+            Ok(Some(Authenticated {
+                user: Arc::new(user),
+                expires: found.expires,
+                known_until: found.known_until,
+                method,
+            }))
         });
         match outcome {
-            Ok(Some((user, expires))) => Some(Authenticated {
-                user: Arc::new(user),
-                expires,
-                method,
-            }),
+            Ok(Some(authenticated)) => Some(authenticated),
             Ok(None) => None,
             Err(error) => {
                 tracing::debug!(method = method.as_str(), %error, "credential refused");

@@ -182,6 +182,7 @@ impl Bundle {
         let user = subject::user(&parsed, own)?.map(|user| TokenUser {
             user,
             expires: Some(expires),
+            known_until: None,
         });
         Ok(Verified {
             user,

@@ -25,11 +25,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use moka::sync::Cache;
-use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
+use tokio::time::Instant;
 
 use configuration::IssuerConfig;
 pub use configuration::{AuthenticationConfiguration, Mistake};
@@ -38,6 +36,7 @@ pub use issuer_keys::KeyTiming;
 use issuer_keys::{IssuerKeys, Waited};
 use key_set::NotSigned;
 
+use crate::token_review::unverified_issuer;
 use crate::token_user::{TokenError, TokenUser};
 
 /// How long a token that was good is not looked at again.
@@ -160,7 +159,8 @@ impl JwtAuthenticator {
         let Some(issuer) = issuer else {
             return Ok(None);
         };
-        let user = issuer.judge(token, now).await?;
+        let mut user = issuer.judge(token, now).await?;
+        user.known_until = Some(Instant::now() + REMEMBERED);
         let until = now + REMEMBERED;
         let until = user.expires.map_or(until, |expires| expires.min(until));
         let known = Remembered {
@@ -209,22 +209,6 @@ impl Issuer {
             .user(&self.config, now)
             .map_err(invalid)
     }
-}
-
-/// Whose token it says it is. Whoever made it chose that: it says only whose keys to try.
-fn unverified_issuer(token: &str) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Unverified {
-        iss: String,
-    }
-    let mut parts = token.split('.');
-    let (_, payload, _) = (parts.next()?, parts.next()?, parts.next()?);
-    if parts.next().is_some() {
-        return None;
-    }
-    let payload = URL_SAFE_NO_PAD.decode(payload).ok()?;
-    let unverified: Unverified = serde_json::from_slice(&payload).ok()?;
-    Some(unverified.iss)
 }
 
 /// About how many bytes a user takes.

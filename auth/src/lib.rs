@@ -7,6 +7,7 @@
 //! authenticator   a request's credentials → its user, or nobody
 //! bearer_token    making a token, and finding the one a request carries
 //! certificate     client certificates → their users
+//! kept_credentials  credentials that outlive their request
 //! jwt             tokens that an OpenID Connect issuer has signed → their users
 //! token_file      static tokens
 //! token_review    tokens that another cluster judges
@@ -19,6 +20,7 @@ mod authenticator;
 mod bearer_token;
 mod certificate;
 mod jwt;
+mod kept_credentials;
 mod token_file;
 mod token_review;
 mod token_user;
@@ -34,6 +36,7 @@ pub use authenticator::{
 pub use bearer_token::{bearer_tokens, generate_token};
 pub use certificate::{ClientCertificates, accept_any};
 pub use jwt::{AuthenticationConfiguration, JwtAuthenticator, KeyTiming, Mistake};
+pub use kept_credentials::KeptCredentials;
 pub use token_file::TokenFile;
 pub use token_review::{
     ReviewTokens, reviewed, token_review, unverified_expiry, unverified_issuer,

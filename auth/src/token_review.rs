@@ -73,6 +73,7 @@ pub fn reviewed(answer: &[u8], audiences: &[String]) -> Result<Option<TokenUser>
     Ok(Some(TokenUser {
         user,
         expires: None,
+        known_until: None,
     }))
 }
 
@@ -202,10 +203,13 @@ mod tests {
             groups: vec!["a,b".to_owned(), "c".to_owned()],
             extra: BTreeMap::from([("k".to_owned(), vec!["v".to_owned(), "w".to_owned()])]),
         };
-        let expires = None;
         assert_eq!(
             answered(&status, &[]),
-            Ok(Some(TokenUser { user, expires }))
+            Ok(Some(TokenUser {
+                user,
+                expires: None,
+                known_until: None,
+            }))
         );
         let bare = json!({"authenticated": true, "user": {"username": "u", "groups": null, "extra": null}});
         assert!(answered(&bare, &[]).unwrap().is_some());

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::SystemTime;
 
+use tokio::time::Instant;
+
 use crate::user::UserInfo;
 
 /// The user of a token that is good.
@@ -12,6 +14,8 @@ pub struct TokenUser {
     pub user: UserInfo,
     /// When the token stops being good, where it says so.
     pub expires: Option<SystemTime>,
+    /// Until then whoever asks is told this, whatever happens meanwhile; `None` where it is found out each time.
+    pub known_until: Option<Instant>,
 }
 
 /// Why a token has no user.

@@ -14,9 +14,10 @@ mod tests;
 
 use std::sync::{Arc, OnceLock};
 
+use arc_swap::ArcSwapOption;
 use fleetcache_auth::{
-    Authenticated, AuthenticationError, Authenticator, Credentials, ReviewTokens, TokenError,
-    TokenUser,
+    Authenticated, AuthenticationError, Authenticator, Credentials, Method, ReviewTokens,
+    TokenError, TokenUser, UserInfo,
 };
 use fleetcache_cache::cluster_accessor::ClusterAccessor;
 use fleetcache_cache::cluster_cache::ClusterCache;
@@ -25,6 +26,28 @@ use futures_util::future::BoxFuture;
 
 use self::judged::Judged;
 pub use self::own_tokens::OwnTokens;
+
+/// Who is asking, by what is in force now; see [`Authentication::authenticate`].
+///
+/// # Errors
+/// None of its credentials is known, or none that is known can be judged now.
+pub(crate) async fn authenticate(
+    in_force: &ArcSwapOption<Authentication>,
+    credentials: Credentials<'_>,
+    target: Option<&Arc<ClusterAccessor>>,
+) -> Result<Authenticated, AuthenticationError> {
+    let authentication = in_force.load_full();
+    match authentication {
+        Some(it) => it.authenticate(credentials, target).await,
+        // Everybody is who has the proxy's own token.
+        None => Ok(Authenticated {
+            user: Arc::new(UserInfo::admin()),
+            expires: None,
+            known_until: None,
+            method: Method::Disabled,
+        }),
+    }
+}
 
 /// Says who is asking.
 #[derive(Debug)]

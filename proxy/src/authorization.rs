@@ -11,7 +11,6 @@
 
 mod decisions;
 mod key;
-mod recheck;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
@@ -27,7 +26,8 @@ use tokio::time::Instant;
 
 pub use self::decisions::{Authorizer, ClusterDecisions, MayAsk};
 use self::key::Key;
-pub(crate) use self::recheck::while_allowed;
+use crate::identity::Identity;
+use crate::limits::ClusterLimits;
 use crate::reviewer::Reviewer;
 
 /// What the configuration says about a cluster's decisions.
@@ -95,6 +95,21 @@ pub struct Access {
 }
 
 impl Access {
+    /// A user of a cluster that is asked as `identity` says.
+    pub(crate) fn of(
+        cluster: &Arc<ClusterAccessor>,
+        limits: &ClusterLimits,
+        identity: Identity,
+        user: &Arc<UserInfo>,
+    ) -> Self {
+        Self {
+            cluster: Arc::clone(cluster),
+            decisions: Arc::clone(&limits.decisions),
+            settings: limits.settings.authorization,
+            user: (identity != Identity::Proxy).then(|| Arc::clone(user)),
+        }
+    }
+
     /// What the cluster says of it, or said a moment ago. May ask it, and wait for the answer.
     pub(crate) async fn verdict<R: Reviewer>(
         &self,
@@ -154,6 +169,11 @@ impl Access {
             asked: Instant::now(),
             counts_for: self.settings.stale_allow_ttl,
         }
+    }
+
+    /// Whether the cluster need not be asked.
+    pub(crate) fn asks_nobody(&self) -> bool {
+        self.reviewed_user().is_none()
     }
 
     /// Who is asked about; `None` where nobody need be.

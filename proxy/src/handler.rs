@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
-use fleetcache_auth::{
-    Authenticated, AuthenticationError, Credentials, Method as KnownBy, UserInfo,
-};
+use fleetcache_auth::{Authenticated, AuthenticationError, Credentials, KeptCredentials};
 use fleetcache_cache::cluster_accessor::ClusterAccessor;
 use fleetcache_cache::cluster_cache::ClusterCache;
 use fleetcache_cache::connection::Connection;
@@ -17,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::audit::{Answered, Audit, Record};
-use crate::authentication::Authentication;
+use crate::authentication::{Authentication, authenticate};
 use crate::authorization::{Access, AuthorizationMode, AuthorizationSettings, ClusterDecisions};
 use crate::body::Body;
 use crate::cache_control::CacheControl;
@@ -35,6 +33,7 @@ use crate::metrics::Metrics;
 use crate::observe::Observation;
 use crate::question;
 use crate::read_settings::ReadSettings;
+use crate::recheck::{Recheck, Shows, while_allowed};
 use crate::request_info::{RequestInfo, ResourcePath, Verb};
 use crate::status;
 
@@ -192,24 +191,13 @@ impl Handler {
             headers,
             certificates: chain.map(|ClientChain(sent)| &**sent),
         };
-        let authentication = self.parts.authentication.load_full();
-        let is_asked = authentication.is_some();
-        let authenticated = match authentication {
-            Some(it) => it.authenticate(credentials, target).await,
-            // Everybody is who has the proxy's own token.
-            None => Ok(Authenticated {
-                user: Arc::new(UserInfo::admin()),
-                expires: None,
-                method: KnownBy::Generated,
-            }),
-        };
+        let authenticated = authenticate(&self.parts.authentication, credentials, target).await;
         let authenticated = authenticated.map_err(|error| match error {
             AuthenticationError::Unauthenticated => Error::Unauthenticated,
             AuthenticationError::Unavailable(why) => Error::AuthenticationUnavailable(why),
         })?;
         if let Some(record) = request.extensions().get::<Record>() {
-            let by = is_asked.then_some(authenticated.method.as_str());
-            record.known(&authenticated.user, by.unwrap_or("disabled"));
+            record.known(&authenticated.user, authenticated.method.as_str());
         }
         if impersonates(headers) {
             return Err(Error::ImpersonationRefused);
@@ -217,8 +205,27 @@ impl Handler {
         Ok(authenticated)
     }
 
+    /// A watch lasts as long as its user may see what it shows.
+    fn recheck(&self, request: &Request<Incoming>, shows: Shows) -> Recheck {
+        let chain = request.extensions().get::<ClientChain>();
+        let certificates = chain.map(|ClientChain(sent)| sent);
+        Recheck {
+            authentication: Arc::clone(&self.parts.authentication),
+            limits: Arc::clone(&self.parts.limits),
+            credentials: KeptCredentials::of(request.headers(), certificates),
+            shows,
+        }
+    }
+
     /// A watch from memory: it ends with the process, and its connection where the client does not read.
-    fn watch(&self, response: Response<Body>, request: &Request<Incoming>) -> Response<Body> {
+    fn watch(
+        &self,
+        response: Response<Body>,
+        request: &Request<Incoming>,
+        shows: Shows,
+    ) -> Response<Body> {
+        let recheck = self.recheck(request, shows);
+        let response = response.map(|body| while_allowed(body, recheck));
         let writer = request.extensions().get::<WatchWriter>();
         self.until_draining(response, writer.map(WatchWriter::watching))
     }
@@ -236,7 +243,7 @@ impl Handler {
         let answer = fleet_api.answer(&user, asked, request.method(), headers);
         let mut response = answer.await?;
         if asked.verb == Verb::Watch {
-            response = self.watch(response, request);
+            response = self.watch(response, request, Shows::Fleet);
         }
         Ok(Outcome::of_fleet(response, audit_id))
     }
@@ -263,12 +270,7 @@ impl Handler {
         })?;
         let settings = &limits.settings;
         let identity = settings.identity.for_whom(authenticated.method);
-        let access = Access {
-            cluster: Arc::clone(&cluster),
-            decisions: Arc::clone(&limits.decisions),
-            settings: settings.authorization,
-            user: (identity != Identity::Proxy).then(|| Arc::clone(&authenticated.user)),
-        };
+        let access = Access::of(&cluster, &limits, identity, &authenticated.user);
         let own = own_authorization(identity, &authenticated, request.headers());
         let as_whom = identity.of(&authenticated.user, own.as_ref());
         let as_whom = as_whom.ok_or_else(|| Error::TokenNeeded {
@@ -317,10 +319,13 @@ impl Handler {
         let answer = memory::answer(&access, &connection, info, headers, settings, on_missing);
         let reason = match answer.await? {
             Ok(response) => {
-                let response = if info.verb == Verb::Watch {
-                    self.watch(response, &request)
-                } else {
-                    response
+                let response = match &info.resource {
+                    Some(resource) if info.verb == Verb::Watch => {
+                        let question = Box::new(question::of_read(info, resource));
+                        let shows = Shows::Memory(Arc::clone(&cluster), question);
+                        self.watch(response, &request, shows)
+                    }
+                    _ => response,
                 };
                 return Ok(Outcome::hit(response, audit_id, "fleetcache; hit"));
             }
@@ -407,8 +412,17 @@ impl Handler {
             as_whom,
         };
         let roles = changes_roles(info).then(|| RoleWrite::of(&access.decisions));
+        // Not of a tunnel, which is the cluster's own from its beginning.
+        let recheck = (info.verb == Verb::Watch)
+            .then(|| self.recheck(&request, Shows::Live(Arc::clone(cluster))));
         let answer = live::forward(connection, live, request, &self.parts.tunnels).await;
         drop(permit);
+        let answer = match (answer, recheck) {
+            (Ok(response), Some(recheck)) if response.status() == StatusCode::OK => {
+                Ok(response.map(|body| while_allowed(body, recheck)))
+            }
+            (answer, _) => answer,
+        };
         let answer = if long_running {
             answer.map(|response| self.until_draining(response, ()))
         } else {

@@ -22,7 +22,7 @@ impl Identity {
     /// also while the configuration passes from one to another.
     pub(crate) fn for_whom(self, method: Method) -> Self {
         match (self, method) {
-            (Self::Proxy, Method::Generated) => Self::Proxy,
+            (Self::Proxy, Method::Generated | Method::Disabled) => Self::Proxy,
             (Self::Proxy, _) => Self::Impersonate,
             (other @ (Self::Impersonate | Self::Token), _) => other,
         }
@@ -79,7 +79,7 @@ pub(crate) fn own_authorization(
     headers: &HeaderMap,
 ) -> Option<HeaderValue> {
     let is_its_own = match authenticated.method {
-        Method::Anonymous | Method::Certificate | Method::Generated => false,
+        Method::Anonymous | Method::Certificate | Method::Disabled | Method::Generated => false,
         Method::Jwt | Method::TokenFile | Method::TokenReview => true,
     };
     if identity != Identity::Token || !is_its_own {
@@ -187,6 +187,7 @@ mod tests {
             let authenticated = Authenticated {
                 user: Arc::new(UserInfo::default()),
                 expires: None,
+                known_until: None,
                 method,
             };
             let own = own_authorization(identity, &authenticated, &headers)?;
@@ -218,7 +219,9 @@ mod tests {
             assert_eq!(Identity::Proxy.for_whom(method), Identity::Impersonate);
             assert_eq!(Identity::Token.for_whom(method), Identity::Token);
         }
-        assert_eq!(Identity::Proxy.for_whom(Method::Generated), Identity::Proxy);
+        for method in [Method::Disabled, Method::Generated] {
+            assert_eq!(Identity::Proxy.for_whom(method), Identity::Proxy);
+        }
         let other = Identity::Impersonate.for_whom(Method::Generated);
         assert_eq!(other, Identity::Impersonate);
     }

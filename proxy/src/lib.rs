@@ -41,6 +41,7 @@ mod question;
 pub mod rarely;
 pub mod rbac;
 pub mod read_settings;
+mod recheck;
 pub mod refresh;
 pub mod reload;
 pub mod request_info;

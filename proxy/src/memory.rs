@@ -87,11 +87,11 @@ impl Reader<'_> {
     ///
     /// # Errors
     /// It goes live: the cluster has the words for who may not.
-    pub(crate) async fn verdict(&self, resource: &ResourcePath<'_>) -> Result<Verdict, LiveReason> {
+    pub(crate) async fn may_see(&self, resource: &ResourcePath<'_>) -> Result<(), LiveReason> {
         let question = || question::of_read(self.info, resource);
         match self.access.verdict(self.connection, question).await {
             Verdict::Denied | Verdict::Unknown => Err(LiveReason::NotAllowed),
-            allowed @ Verdict::Allowed { .. } => Ok(allowed),
+            Verdict::Allowed { .. } => Ok(()),
         }
     }
 }
@@ -126,7 +126,7 @@ pub async fn answer(
         return Ok(now);
     }
     // Nobody makes the proxy list what it may not see.
-    if let Err(reason) = reader.verdict(asked.resource()).await {
+    if let Err(reason) = reader.may_see(asked.resource()).await {
         return Ok(Err(reason));
     }
     wait_for_informer(
@@ -180,7 +180,7 @@ async fn from_informer(
         Ok(informer) => informer,
         Err(reason) => return Ok(Err(reason)),
     };
-    if let Err(reason) = reader.verdict(resource).await {
+    if let Err(reason) = reader.may_see(resource).await {
         return Ok(Err(reason));
     }
     let connection = reader.connection;

@@ -18,13 +18,11 @@ use http_body_util::{BodyExt, StreamBody};
 use hyper::body::{Body as HttpBody, Frame};
 use tokio::time::{Instant, Sleep};
 
-use crate::authorization::while_allowed;
 use crate::body::{Body, BoxError};
 use crate::cached::{TURN_BYTES, from_memory};
 use crate::decision::watch::{Begin, CachedWatch};
 use crate::decision::{self, LiveReason};
 use crate::memory::{Reader, scope, snapshot, young_enough};
-use crate::question;
 use crate::rarely::Rarely;
 use crate::request_info::ResourcePath;
 use crate::status;
@@ -52,7 +50,7 @@ pub(crate) async fn answer(
     let (access, connection) = (reader.access, reader.connection);
     let informers = access.cluster.informers();
     let informer = decision::informer(informers.lookup(&resource.gvr))?;
-    let verdict = reader.verdict(resource).await?;
+    reader.may_see(resource).await?;
     let on = (connection.generation, connection.epoch);
     let begun = begin(&informer, on, resource, watch);
     let begun = connection.closed().run_until_cancelled(begun).await;
@@ -66,9 +64,6 @@ pub(crate) async fn answer(
     };
     let age = young_enough(watch.max_age, informer.age())?;
     let body = lines(watcher, watch, grace).boxed_unsync();
-    let body = while_allowed(body, access, verdict, || {
-        question::of_read(reader.info, resource)
-    });
     Ok(from_memory(body, Some(age), held.warnings()))
 }
 

@@ -28,6 +28,7 @@ impl ReviewTokens for Cluster {
         let user = (token == "known").then(|| TokenUser {
             user: self.0.clone(),
             expires: None,
+            known_until: None,
         });
         Box::pin(future::ready(match token {
             "wrong" => Err(TokenError::Invalid("wrong".to_owned())),

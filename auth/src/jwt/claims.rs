@@ -94,7 +94,11 @@ impl Claims {
             extra: self.extra(&config.extra)?,
         };
         let expires = Some(expires);
-        Ok(TokenUser { user, expires })
+        Ok(TokenUser {
+            user,
+            expires,
+            known_until: None,
+        })
     }
 
     fn name(&self, mapping: &Mapping) -> Result<String, String> {

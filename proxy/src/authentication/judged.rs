@@ -127,16 +127,21 @@ impl Judged {
                 )));
             }
             may_not_ask.store(false, Ordering::Relaxed);
-            let said = match reviewed(&body, &audiences) {
-                Ok(user) => Ok(user.map(|user| TokenUser { expires, ..user })),
-                Err(TokenError::Invalid(why)) => Err(why),
-                Err(TokenError::Unavailable(why)) => return Err(unavailable(&why)),
-            };
             // The cluster has read the same claim, and checked who wrote it.
             let left = expires.map_or(TTL, |at| {
                 at.duration_since(SystemTime::now()).unwrap_or_default()
             });
-            Ok((said, Some(began + TTL.min(left))))
+            let until = Some(began + TTL.min(left));
+            let said = match reviewed(&body, &audiences) {
+                Ok(user) => Ok(user.map(|user| TokenUser {
+                    expires,
+                    known_until: until,
+                    ..user
+                })),
+                Err(TokenError::Invalid(why)) => Err(why),
+                Err(TokenError::Unavailable(why)) => return Err(unavailable(&why)),
+            };
+            Ok((said, until))
         }
     }
 }

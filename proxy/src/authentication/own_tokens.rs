@@ -153,7 +153,11 @@ async fn ask<R: Reviewer>(reviewer: &R) -> Result<Issuer, String> {
 
 /// The names of the system are the cluster's own to give, and the user is one there alone.
 fn admitted(it: TokenUser) -> Result<Authenticated, AuthenticationError> {
-    let TokenUser { mut user, expires } = it;
+    let TokenUser {
+        mut user,
+        expires,
+        known_until,
+    } = it;
     if let Err(why) = user.check() {
         tracing::debug!(why, "credential refused");
         return Err(AuthenticationError::Unauthenticated);

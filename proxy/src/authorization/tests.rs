@@ -1,194 +1,19 @@
 //! Decisions over a cluster that counts what it is asked, on paused time.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-use bytes::Bytes;
 use fleetcache_auth::{NonResourceAttributes, ResourceAttributes};
-use fleetcache_cache::cluster_cache::ClusterCache;
-use fleetcache_cache::eviction::Fleet;
-use fleetcache_cache::informers::InformersConfig;
-use fleetcache_cache::upstream::UpstreamError;
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
-use parking_lot::Mutex;
-use serde_json::{Value, json};
-use tokio::sync::Semaphore;
+use serde_json::json;
 use tokio::time::advance;
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
-use super::recheck::revoked;
-use super::testing::idle;
+use super::testing::{Cluster, Clusters, Says, alice, cluster_wide, get, pod, user};
 use super::*;
 
 const TEN_SECONDS: Duration = Duration::from_secs(10);
 
-/// What a cluster says of a review.
-#[derive(Clone, Copy, Debug)]
-enum Says {
-    Allow,
-    Deny,
-    /// Another status, with a body that would be an Allow.
-    Status(u16),
-    /// 201, and this.
-    Body(&'static str),
-    /// The connection breaks.
-    Breaks,
-    Nothing,
-}
-
-/// A cluster's rules: what it says to the `spec` of a review.
-type Rules = Box<dyn Fn(&Value) -> Says + Send>;
-
-/// A cluster that counts what it is asked, and answers when it is let.
-struct Cluster {
-    epoch: u64,
-    lost: CancellationToken,
-    asked: AtomicUsize,
-    rules: Mutex<Rules>,
-    may_answer: Semaphore,
-}
-
-impl Cluster {
-    fn of_epoch(epoch: u64, rules: impl Fn(&Value) -> Says + Send + 'static) -> Arc<Self> {
-        Arc::new(Self {
-            epoch,
-            lost: CancellationToken::new(),
-            asked: AtomicUsize::new(0),
-            rules: Mutex::new(Box::new(rules)),
-            may_answer: Semaphore::new(Semaphore::MAX_PERMITS),
-        })
-    }
-
-    fn that(rules: impl Fn(&Value) -> Says + Send + 'static) -> Arc<Self> {
-        Self::of_epoch(1, rules)
-    }
-
-    fn now(&self, rules: impl Fn(&Value) -> Says + Send + 'static) {
-        *self.rules.lock() = Box::new(rules);
-    }
-
-    /// From now on it answers only where [`Self::let_answer`] lets it.
-    fn hold(&self) {
-        self.may_answer.forget_permits(Semaphore::MAX_PERMITS);
-    }
-
-    fn let_answer(&self) {
-        self.may_answer.add_permits(1);
-    }
-
-    fn asked(&self) -> usize {
-        self.asked.load(Ordering::Relaxed)
-    }
-}
-
-impl Reviewer for Cluster {
-    fn epoch(&self) -> u64 {
-        self.epoch
-    }
-
-    fn lost(&self) -> &CancellationToken {
-        &self.lost
-    }
-
-    async fn review(
-        &self,
-        _: &'static str,
-        body: Bytes,
-    ) -> Result<(StatusCode, Bytes), UpstreamError> {
-        let review: Value = serde_json::from_slice(&body).unwrap();
-        self.asked.fetch_add(1, Ordering::Relaxed);
-        // What it will say is what is so when it is asked.
-        let says = (self.rules.lock())(&review["spec"]);
-        self.may_answer.acquire().await.unwrap().forget();
-        let answer = |allowed: bool| {
-            let answer = json!({
-                "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "status": {"allowed": allowed},
-            });
-            Bytes::from(answer.to_string())
-        };
-        match says {
-            Says::Allow => Ok((StatusCode::CREATED, answer(true))),
-            Says::Deny => Ok((StatusCode::CREATED, answer(false))),
-            Says::Status(code) => Ok((StatusCode::from_u16(code).unwrap(), answer(true))),
-            Says::Body(body) => Ok((StatusCode::CREATED, Bytes::from_static(body.as_bytes()))),
-            Says::Breaks => Err(UpstreamError::Broken("reset".into())),
-            Says::Nothing => std::future::pending().await,
-        }
-    }
-
-    async fn document(&self, _: &'static str) -> Result<(StatusCode, Bytes), UpstreamError> {
-        unreachable!("decisions read no document")
-    }
-}
-
-/// Those who may do something in all namespaces, and nothing else.
-fn cluster_wide(spec: &Value) -> Says {
-    match spec["resourceAttributes"].get("namespace") {
-        None => Says::Allow,
-        Some(_) => Says::Deny,
-    }
-}
-
-/// Clusters that are not dialled.
-struct Clusters {
-    cache: Arc<ClusterCache>,
-    authorizer: Authorizer,
-    _shutdown: tokio_util::sync::DropGuard,
-}
-
-impl Clusters {
-    fn start(names: &[&str]) -> Self {
-        let shutdown = CancellationToken::new();
-        let fleet = Fleet::start(InformersConfig::default(), &TaskTracker::new(), &shutdown);
-        let configs = names.iter().map(|name| idle(name));
-        Self {
-            cache: ClusterCache::start(configs.collect(), 1, &fleet, &shutdown),
-            authorizer: Authorizer::default(),
-            _shutdown: shutdown.drop_guard(),
-        }
-    }
-
-    fn access(&self, cluster: &str, user: &UserInfo) -> Access {
-        Access {
-            cluster: self.cache.get(cluster).unwrap(),
-            decisions: self.authorizer.of_cluster(),
-            settings: AuthorizationSettings::default(),
-            user: Some(Arc::new(user.clone())),
-        }
-    }
-}
-
-fn user(name: &str, groups: &[&str]) -> UserInfo {
-    UserInfo {
-        name: name.to_owned(),
-        groups: groups.iter().map(|&group| group.to_owned()).collect(),
-        ..UserInfo::default()
-    }
-}
-
-fn alice() -> UserInfo {
-    user("alice", &["system:authenticated"])
-}
-
-fn get(resource: &str, namespace: &str, name: &str) -> Question {
-    Question::Resource(ResourceAttributes {
-        verb: "get",
-        version: "v1".to_owned(),
-        resource: resource.to_owned(),
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
-        ..ResourceAttributes::default()
-    })
-}
-
-fn pod(name: &str) -> Question {
-    get("pods", "default", name)
-}
-
 impl Access {
     /// The same cluster, asked by somebody else.
-    fn of(&self, user: UserInfo) -> Self {
+    fn by(&self, user: UserInfo) -> Self {
         let user = Some(Arc::new(user));
         Self {
             user,
@@ -347,10 +172,10 @@ async fn questions_that_differ_in_anything_do_not_answer_each_other() {
         },
     ] {
         assert!(
-            !x.of(other.clone()).allows(&allowed, &pod("x")).await,
+            !x.by(other.clone()).allows(&allowed, &pod("x")).await,
             "{other:?}"
         );
-        assert!(!x.of(other).was_allowed(1, || pod("x")));
+        assert!(!x.by(other).was_allowed(1, || pod("x")));
     }
     assert!(x.was_allowed(1, || pod("x")));
     // The other cluster says no, and so does the one that was here in another epoch.
@@ -374,7 +199,7 @@ fn attributes(question: Question) -> ResourceAttributes {
 async fn groups_with_commas_stay_what_they_are() {
     let clusters = Clusters::start(&["a"]);
     let one = clusters.access("a", &user("u", &["a,b"]));
-    let two = one.of(user("u", &["a", "b"]));
+    let two = one.by(user("u", &["a", "b"]));
     let cluster = Cluster::that(|spec| match spec["groups"] == json!(["a,b"]) {
         true => Says::Allow,
         false => Says::Deny,
@@ -452,7 +277,7 @@ async fn a_flood_of_users_is_no_flood_of_questions() {
     let access = clusters.access("a", &alice());
     cluster.hold();
     let many: Vec<_> = (0..100)
-        .map(|at| access.of(user(&format!("u{at}"), &[])))
+        .map(|at| access.by(user(&format!("u{at}"), &[])))
         .collect();
     let question = pod("x");
     let mut asking: Vec<_> = many
@@ -620,55 +445,4 @@ async fn nobody_is_asked_where_all_is_allowed_or_there_is_no_user() {
         assert!(access.was_allowed(1, || pod("x")));
     }
     assert_eq!(cluster.asked(), 0);
-}
-
-/// When a watch ends that began with an Allow of now; `after` is what the cluster says from then on, `None` where it is not
-/// connected.
-async fn ends_after(access: &Access, after: Option<Arc<Cluster>>) -> Option<Duration> {
-    let began = Instant::now();
-    let until = began + access.settings.allow_ttl;
-    let revoked = revoked(access, move || after.clone(), pod("x"), until);
-    // Not on a multiple of what it waits for: who is first is not said.
-    let hour = Duration::from_secs(3605);
-    let ended = tokio::time::timeout(hour, revoked).await;
-    ended.is_ok().then(|| Instant::now() - began)
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_watch_lasts_as_long_as_it_is_allowed() {
-    let clusters = Clusters::start(&["a"]);
-    let new = || clusters.access("a", &alice());
-    let allows = Cluster::that(cluster_wide);
-    assert_eq!(ends_after(&new(), Some(Arc::clone(&allows))).await, None);
-    assert_eq!(allows.asked(), 360, "once in ten seconds");
-    let denies = Cluster::that(|_| Says::Deny);
-    assert_eq!(ends_after(&new(), Some(denies)).await, Some(TEN_SECONDS));
-    let stale = Some(Duration::from_secs(300));
-    assert_eq!(ends_after(&new(), None).await, stale);
-    let fails = Cluster::that(|_| Says::Status(500));
-    assert_eq!(ends_after(&new(), Some(Arc::clone(&fails))).await, stale);
-    assert!(fails.asked() < 60, "{}", fails.asked());
-    let forbids = Cluster::that(|_| Says::Status(403));
-    assert_eq!(ends_after(&new(), Some(forbids)).await, stale);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_watch_that_is_never_silent_ends_too() {
-    use http_body_util::BodyExt as _;
-    use http_body_util::StreamBody;
-    use hyper::body::Frame;
-
-    let clusters = Clusters::start(&["a"]);
-    let access = clusters.access("a", &alice());
-    let lines = futures_util::stream::repeat_with(|| Ok(Frame::data(Bytes::from_static(b"{}\n"))));
-    let body = StreamBody::new(lines).boxed_unsync();
-    let until = Some(Instant::now() + TEN_SECONDS);
-    // Nobody answers: the cluster is not connected.
-    let mut body = while_allowed(body, &access, Verdict::Allowed { until }, || pod("x"));
-    let began = Instant::now();
-    while body.frame().await.is_some() {
-        advance(Duration::from_secs(1)).await;
-        assert!(Instant::now() - began < Duration::from_secs(310));
-    }
-    assert!(Instant::now() - began >= Duration::from_secs(300));
 }

@@ -27,6 +27,12 @@ impl Default for FleetReaders {
 }
 
 impl FleetReaders {
+    /// Whether the user is one of them.
+    pub(crate) fn include(&self, user: &UserInfo) -> bool {
+        let mut groups = user.groups.iter();
+        self.users.contains(&user.name) || groups.any(|it| self.groups.contains(it))
+    }
+
     /// Whether the user may have an answer. What the API says of itself is for all who are authenticated, and its version for
     /// anybody, as by the roles that every cluster has.
     ///
@@ -45,8 +51,7 @@ impl FleetReaders {
                 path: format!("/{}", request.path),
             });
         };
-        if self.users.contains(&user.name) || user.groups.iter().any(|it| self.groups.contains(it))
-        {
+        if self.include(user) {
             return Ok(());
         }
         Err(Refusal::Forbidden {

@@ -1,0 +1,243 @@
+//! A watch lasts no longer than its user may see it. Who that is, and what it may, is asked again all the while, of what is in
+//! force then: a credential may be taken back, a right too, and the configuration may change.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, SystemTime};
+
+use arc_swap::ArcSwapOption;
+use bytes::Bytes;
+use fleetcache_auth::{Authenticated, AuthenticationError, Credentials, KeptCredentials, Question};
+use fleetcache_cache::cluster_accessor::ClusterAccessor;
+use futures_util::future::BoxFuture;
+use http_body_util::BodyExt;
+use hyper::body::{Body as HttpBody, Frame};
+use tokio::time::{Instant, sleep_until};
+
+use crate::authentication::{Authentication, authenticate};
+use crate::authorization::{Access, AuthorizationSettings, Verdict};
+use crate::body::{Body, BoxError};
+use crate::identity::own_authorization;
+use crate::limits::Limits;
+use crate::rarely::Rarely;
+use crate::reviewer::Reviewer;
+
+/// No watch looks more often, however short an Allow counts.
+const AT_MOST_EVERY: Duration = Duration::from_millis(250);
+
+/// Every watch looks so often, however long an Allow counts: as long as is known of a token what was said of it.
+const AT_LEAST_EVERY: Duration = Duration::from_secs(10);
+
+/// The pauses while it cannot be said: the first, and the longest.
+const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
+
+/// What a watch shows.
+pub(crate) enum Shows {
+    /// What is in memory of a cluster: this question says who may see it.
+    Memory(Arc<ClusterAccessor>, Box<Question>),
+    /// What the cluster itself tells the user. It was asked whether the user may, and does not end watches for that.
+    Live(Arc<ClusterAccessor>),
+    /// The fleet.
+    Fleet,
+}
+
+/// What it takes to look again.
+pub(crate) struct Recheck {
+    /// What is in force, as of each request.
+    pub(crate) authentication: Arc<ArcSwapOption<Authentication>>,
+    pub(crate) limits: Arc<Limits>,
+    /// Those that the watch was asked for with.
+    pub(crate) credentials: KeptCredentials,
+    pub(crate) shows: Shows,
+}
+
+/// What a look finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// The user may see it.
+    May {
+        /// When to look again.
+        again: Instant,
+        /// When the watch ends, where nobody can say any more whether the user may.
+        at_last: Instant,
+    },
+    /// The user may not see it any more, or is nobody.
+    MayNot,
+    /// Nobody could say.
+    Unknown,
+}
+
+/// A watch that ends, cleanly, as soon as its user may not have it any more, or nobody could say so for too long. Its client
+/// watches again, and is told why it may not.
+pub(crate) fn while_allowed(body: Body, recheck: Recheck) -> Body {
+    let patience = recheck.settings().stale_allow_ttl;
+    let recheck = Arc::new(recheck);
+    let look = move || {
+        let recheck = Arc::clone(&recheck);
+        // A look is seldom, and large.
+        Box::pin(async move { recheck.look().await })
+    };
+    until(body, Box::pin(over(look, patience)))
+}
+
+fn until(body: Body, over: BoxFuture<'static, ()>) -> Body {
+    WhileAllowed {
+        body,
+        over: Rarely::new(over),
+    }
+    .boxed_unsync()
+}
+
+/// Ends when the user may not see it any more, or nobody has said so for that long. Looks at once: what it began with may have
+/// been known for a while.
+async fn over<F: Future<Output = Look>>(look: impl Fn() -> F, patience: Duration) {
+    let mut ends = Instant::now() + patience;
+    let mut pause = PAUSES.0;
+    loop {
+        let found = look().await;
+        let now = Instant::now();
+        let next = match found {
+            Look::May { again, at_last } => {
+                (ends, pause) = (at_last, PAUSES.0);
+                again
+            }
+            Look::MayNot => return,
+            Look::Unknown if now >= ends => return,
+            Look::Unknown => {
+                let next = ends.min(now + pause);
+                pause = PAUSES.1.min(pause * 2);
+                next
+            }
+        };
+        sleep_until(next.max(now + AT_MOST_EVERY)).await;
+    }
+}
+
+impl Shows {
+    fn cluster(&self) -> Option<&Arc<ClusterAccessor>> {
+        match self {
+            Self::Memory(cluster, _) | Self::Live(cluster) => Some(cluster),
+            Self::Fleet => None,
+        }
+    }
+}
+
+impl Recheck {
+    /// Those of the cluster; the usual ones where there is none.
+    fn settings(&self) -> AuthorizationSettings {
+        let cluster = self.shows.cluster();
+        let limits = cluster.and_then(|cluster| self.limits.get(cluster.name()));
+        limits.map_or_else(AuthorizationSettings::default, |limits| {
+            limits.settings.authorization
+        })
+    }
+
+    async fn look(&self) -> Look {
+        let headers = self.credentials.headers();
+        let credentials = Credentials {
+            headers: &headers,
+            certificates: self.credentials.certificates(),
+        };
+        // As for a request that comes now.
+        let (cluster, limits) = match self.shows.cluster() {
+            None => (None, None),
+            Some(cluster) => match self.limits.get(cluster.name()) {
+                Some(limits) => (Some(cluster), Some(limits)),
+                None => return Look::MayNot,
+            },
+        };
+        let own_users = limits
+            .as_ref()
+            .is_some_and(|it| it.settings.asks_about_users());
+        let target = cluster.filter(|_| own_users);
+        let known = match authenticate(&self.authentication, credentials, target).await {
+            Ok(known) => known,
+            Err(AuthenticationError::Unauthenticated) => return Look::MayNot,
+            Err(AuthenticationError::Unavailable(_)) => return Look::Unknown,
+        };
+        let (Some(cluster), Some(limits)) = (cluster, limits) else {
+            let readers = self.limits.fleet_readers();
+            let verdict = match readers.include(&known.user) {
+                true => Verdict::Allowed { until: None },
+                false => Verdict::Denied,
+            };
+            return found(verdict, &known, &AuthorizationSettings::default());
+        };
+        let identity = limits.settings.identity.for_whom(known.method);
+        let own = own_authorization(identity, &known, &headers);
+        if identity.of(&known.user, own.as_ref()).is_none() {
+            return Look::MayNot;
+        }
+        let verdict = match &self.shows {
+            Shows::Memory(_, question) => {
+                let access = Access::of(cluster, &limits, identity, &known.user);
+                now(&access, cluster.current(), question).await
+            }
+            Shows::Live(_) | Shows::Fleet => Verdict::Allowed { until: None },
+        };
+        found(verdict, &known, &limits.settings.authorization)
+    }
+}
+
+/// What the cluster says now, where it is connected or need not be asked.
+async fn now<R: Reviewer>(
+    access: &Access,
+    reviewer: Option<Arc<R>>,
+    question: &Question,
+) -> Verdict {
+    match reviewer {
+        Some(reviewer) => access.verdict(&reviewer, || question.clone()).await,
+        None if access.asks_nobody() => Verdict::Allowed { until: None },
+        None => Verdict::Unknown,
+    }
+}
+
+/// What it means that the cluster says so of a user who is known like that.
+fn found(verdict: Verdict, known: &Authenticated, settings: &AuthorizationSettings) -> Look {
+    let now = Instant::now();
+    let allowed = match verdict {
+        Verdict::Allowed { until } => until.unwrap_or(now + settings.allow_ttl),
+        Verdict::Denied => return Look::MayNot,
+        Verdict::Unknown => return Look::Unknown,
+    };
+    let (often, stale) = (now + AT_LEAST_EVERY, settings.stale_allow_ttl);
+    // From when it was said, which is before it is told.
+    let last_known = allowed + stale.saturating_sub(settings.allow_ttl);
+    let expires = known.expires.and_then(|at| {
+        let left = at.duration_since(SystemTime::now()).ok()?;
+        now.checked_add(left)
+    });
+    let first =
+        |times: [Option<Instant>; 3], other| times.into_iter().flatten().fold(other, Instant::min);
+    Look::May {
+        again: first([Some(allowed), known.known_until, expires], often),
+        // Who cannot be judged when the credential has expired is nobody.
+        at_last: first([Some(last_known), expires, None], now + stale),
+    }
+}
+
+struct WhileAllowed {
+    body: Body,
+    over: Rarely<BoxFuture<'static, ()>>,
+}
+
+impl HttpBody for WhileAllowed {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        // First: a watch that is never silent ends, too.
+        if Pin::new(&mut self.over).poll(context).is_ready() {
+            return Poll::Ready(None);
+        }
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+}
+
+#[cfg(test)]
+mod tests;
