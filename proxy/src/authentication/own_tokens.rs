@@ -113,7 +113,20 @@ impl OwnTokens {
             if known.asked.elapsed() < ASK_AGAIN {
                 return false;
             }
-            self.issuers.forget(&key);
+            // It may have another name by now; until it says so it has this one, and only one request asks.
+            let asked = Instant::now();
+            self.issuers.put(key, Issuer { asked, ..known }, None);
+            return match ask(&**reviewer).await {
+                Ok(now) => {
+                    let is_issuer = now.name.as_deref() == Some(name);
+                    self.issuers.put(key, now, None);
+                    is_issuer
+                }
+                Err(why) => {
+                    tracing::debug!(cluster = cluster.name(), %why, "its issuer is not known");
+                    false
+                }
+            };
         }
         let asked = {
             let reviewer = Arc::clone(reviewer);
@@ -169,6 +182,7 @@ fn admitted(it: TokenUser) -> Result<Authenticated, AuthenticationError> {
     Ok(Authenticated {
         user: Arc::new(user),
         expires,
+        known_until,
         method: Method::TokenReview,
     })
 }
