@@ -13,8 +13,8 @@ use fleetcache_auth::{
 use fleetcache_cache::cluster_cache::ClusterCache;
 use rustls::ServerConfig;
 
-use crate::authentication::{AskedClusters, Authentication};
-use crate::config::{AuthenticationConfig, Config, Mistakes};
+use crate::authentication::{AskedClusters, Authentication, ClusterTokens};
+use crate::config::{AuthenticationConfig, Config, Mistakes, TokenReviewConfig};
 use crate::listener;
 use crate::state_dir::Certificates;
 pub use files::EntranceFiles;
@@ -48,6 +48,7 @@ pub struct Made {
     tls: Arc<ServerConfig>,
     authentication: Option<Arc<Authentication>>,
     issuers: Option<(AuthenticationConfiguration, Arc<JwtAuthenticator>)>,
+    named: Option<Arc<ClusterTokens>>,
 }
 
 impl Entrance {
@@ -147,13 +148,13 @@ fn make(
     };
     let said = &config.authentication;
     let reviews = said.token_review.as_ref();
-    let reviewer = reviews.and_then(|it| Some(clusters.named(it.cluster.clone()?, &it.audiences)));
+    let named = named(clusters, reviews, before);
     let authenticator = Authenticator::new(Methods {
         certificates: client_ca,
         generated_token: config.counts_own_token().then(|| token.to_owned()),
         token_file,
         jwt: issuers.as_ref().map(|(_, jwt)| Arc::clone(jwt)),
-        token_review: reviewer.map(|it| Arc::new(it) as _),
+        token_review: named.clone().map(|it| it as _),
         anonymous: said.anonymous,
         allow_system_names: said.allow_system_names.clone(),
     });
@@ -166,7 +167,25 @@ fn make(
         tls,
         authentication: (!said.disabled).then(|| Arc::new(authentication)),
         issuers,
+        named,
     })
+}
+
+/// What the cluster that is asked about all tokens has said of them counts on, where the same is asked of it.
+fn named(
+    clusters: &AskedClusters,
+    asks: Option<&TokenReviewConfig>,
+    before: Option<&Made>,
+) -> Option<Arc<ClusterTokens>> {
+    let asks = asks?;
+    let cluster = asks.cluster.clone()?;
+    let same = before.filter(|before| {
+        let asked = before.said.token_review.as_ref();
+        asked.is_some_and(|it| (&it.cluster, &it.audiences) == (&asks.cluster, &asks.audiences))
+    });
+    let same = same.and_then(|before| before.named.clone());
+    let new = || Arc::new(clusters.named(cluster, &asks.audiences));
+    Some(same.unwrap_or_else(new))
 }
 
 /// Keys that are known stay known, so that an issuer that is down just now is no matter.

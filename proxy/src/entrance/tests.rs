@@ -253,3 +253,24 @@ fn every_mistake_in_the_files_is_told() {
     files.write("tls.key", &own);
     assert_eq!(files.mistakes(), [""; 0]);
 }
+
+#[tokio::test]
+async fn what_a_cluster_has_said_of_tokens_counts_on_where_the_same_is_asked() {
+    let reviews = |rest: &str| {
+        format!(
+            "authentication: {{ tokenFile: tokens.csv, tokenReview: {{ cluster: a{rest} }} }}\n"
+        )
+    };
+    let files = Files::new(&reviews(""));
+    files.write("tokens.csv", "t1,alice,1\n");
+    let mut entrance = files.start();
+    let named = |entrance: &Entrance| entrance.made_of.named.clone().unwrap();
+    let first = named(&entrance);
+    files.write("tokens.csv", "t2,alice,1\n");
+    files.configure(&reviews(", targetCluster: true"));
+    assert!(reload(&mut entrance, &files));
+    assert!(Arc::ptr_eq(&first, &named(&entrance)));
+    files.configure(&reviews(", audiences: [b]"));
+    assert!(reload(&mut entrance, &files));
+    assert!(!Arc::ptr_eq(&first, &named(&entrance)));
+}
