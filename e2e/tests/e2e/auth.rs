@@ -1,7 +1,7 @@
 //! Users of a cluster behind the proxy, by token and by certificate: each sees what the cluster would show it itself, from
 //! memory too, and is told in the cluster's own words what it may not.
 
-mod files;
+pub(crate) mod files;
 
 use fleetcache_e2e::client::Client;
 use fleetcache_e2e::control_plane::{ControlPlane, Shared, User, control_plane};

@@ -41,6 +41,7 @@ mod reflector;
 mod refresh;
 mod reload;
 mod replicas;
+mod revocation;
 mod scenarios;
 mod self_check;
 mod sources;

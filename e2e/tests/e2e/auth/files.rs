@@ -10,7 +10,7 @@ use rcgen::{
 
 use super::*;
 
-type Issuer = CertifiedIssuer<'static, KeyPair>;
+pub(crate) type Issuer = CertifiedIssuer<'static, KeyPair>;
 
 const PATH: &str = "/api/v1/configmaps";
 
@@ -108,7 +108,7 @@ fn token(text: &str) -> Credential {
     Credential::Token(text.to_owned())
 }
 
-fn authority(name: &str) -> Issuer {
+pub(crate) fn authority(name: &str) -> Issuer {
     let mut params = CertificateParams::default();
     params.distinguished_name.push(DnType::CommonName, name);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -122,7 +122,7 @@ fn signed(issuer: &Issuer, params: &CertificateParams) -> (String, String) {
     (certificate.pem(), key.serialize_pem())
 }
 
-fn client(issuer: &Issuer) -> Credential {
+pub(crate) fn client(issuer: &Issuer) -> Credential {
     let mut params = CertificateParams::default();
     params.distinguished_name.push(DnType::CommonName, "carol");
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
