@@ -46,5 +46,6 @@ mod scenarios;
 mod self_check;
 mod sources;
 mod transcript;
+mod unauthorized;
 mod watch_model;
 mod watches;
