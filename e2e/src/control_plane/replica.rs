@@ -19,13 +19,23 @@ pub struct Replica {
 impl ControlPlane {
     /// Starts another apiserver with the same certificate and tokens, over etcd at this address, and returns when it works.
     pub async fn replica(&self, etcd: SocketAddr) -> anyhow::Result<Replica> {
+        self.replica_with(etcd, &[]).await
+    }
+
+    /// The same with further flags; the last of two equal flags counts.
+    pub async fn replica_with(
+        &self,
+        etcd: SocketAddr,
+        further: &[String],
+    ) -> anyhow::Result<Replica> {
+        let args = [self.options.apiserver_args.as_slice(), further].concat();
         let port = ports::free_port()?;
         let process = spawn_apiserver_at(
             self.dir.path(),
             "kube-apiserver-replica",
             port,
             &format!("http://{etcd}"),
-            &self.options.apiserver_args,
+            &args,
         )
         .await?;
         let mut context = self.context(super::User::Admin)?;

@@ -2,7 +2,7 @@
 //! synced: the answers are the same, and those that memory can give come from memory.
 
 mod cluster;
-mod normal;
+pub(crate) mod normal;
 mod property;
 mod rows;
 mod sequences;

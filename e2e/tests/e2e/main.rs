@@ -47,5 +47,6 @@ mod self_check;
 mod sources;
 mod transcript;
 mod unauthorized;
+mod user_matrix;
 mod watch_model;
 mod watches;

@@ -16,7 +16,7 @@ const UID: &str = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx";
 const VERSIONS: [&str; 2] = ["resourceVersion", "in record ("];
 
 /// The same for two objects of the same making in two namespaces: without the namespace's name, uids, versions and times.
-pub(super) fn of_any_object(body: &str, namespace: &str) -> String {
+pub(crate) fn of_any_object(body: &str, namespace: &str) -> String {
     let body = body.replace(namespace, "NAMESPACE");
     let mut rest = body.as_str();
     let mut out = String::with_capacity(rest.len());
