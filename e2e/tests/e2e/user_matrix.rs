@@ -8,6 +8,7 @@ mod live;
 mod mixing;
 mod no_credential;
 mod reads;
+mod rights;
 mod throw_away;
 mod tunnels;
 mod users;
@@ -21,7 +22,7 @@ use futures_util::StreamExt as _;
 use futures_util::future::join_all;
 use http::StatusCode;
 
-use ask::{Asked, Form, From, Row, ask};
+use ask::{Asked, From, Row, ask};
 use kinds::KINDS;
 use reads::Facts;
 use world::{Subject, WARM, World};
@@ -65,6 +66,7 @@ impl Outcome {
         }
     }
 
+    /// Fails with every cell that differs.
     fn tell(&self) {
         println!("{} cells", self.cells);
         for (said, count) in &self.said {
@@ -117,10 +119,8 @@ struct Known<'a> {
 /// then the others, each time in another order. So one of these is the first whom the proxy knows to be allowed anything there,
 /// and the rest come while the informer that he started lists.
 async fn cold<'a>(world: &'a World, rows: &'a [Row], outcome: &mut Outcome) -> Vec<Known<'a>> {
-    let (watches, others): (Vec<_>, Vec<_>) = rows
-        .iter()
-        .enumerate()
-        .partition(|(_, row)| row.form == Form::Watch);
+    let (watches, others): (Vec<_>, Vec<_>) =
+        rows.iter().enumerate().partition(|(_, row)| row.is_watch());
     let mut known = Vec::new();
     for (rows, at_a_time) in [(others, AT_A_TIME), (watches, WATCHES_AT_A_TIME)] {
         let asked = futures_util::stream::iter(rows)
@@ -179,9 +179,8 @@ async fn warm(pass: &str, known: &[Known<'_>], outcome: &mut Outcome) {
     if pass == "warm again" {
         cells.reverse();
     }
-    let (watches, others): (Vec<_>, Vec<_>) = cells
-        .into_iter()
-        .partition(|cell| cell.row.form == Form::Watch);
+    let (watches, others): (Vec<_>, Vec<_>) =
+        cells.into_iter().partition(|cell| cell.row.is_watch());
     for (cells, at_a_time) in [(others, 4 * AT_A_TIME), (watches, 2 * WATCHES_AT_A_TIME)] {
         let asked = futures_util::stream::iter(cells)
             .map(|cell| ask_warm(&prefix, cell.subject, cell.row, cell.direct.clone()))
@@ -197,22 +196,22 @@ async fn ask_warm(prefix: &str, subject: &Subject, row: &Row, direct: Answer) ->
     let mut asked = ask(subject, row, prefix, direct.clone()).await;
     // Others were told live of something newer, and a busy machine may not bring an informer there within the 200 ms that a
     // read waits.
-    if row.from == From::Memory
-        && asked
-            .proxied
-            .cache_status()
-            .starts_with("fleetcache; fwd=stale")
-    {
+    let is_late = |asked: &Asked| {
+        let said = asked.proxied.cache_status();
+        row.from != From::Any && said.starts_with("fleetcache; fwd=stale")
+    };
+    if is_late(&asked) {
         let what = row.to_string();
-        let late = wait_for(&what, PATIENCE, async || {
+        let in_time = wait_for(&what, PATIENCE, async || {
             let asked = ask(subject, row, prefix, direct.clone()).await;
-            let said = asked.proxied.cache_status();
-            match said.starts_with("fleetcache; fwd=stale") {
-                true => Err(said.to_owned()),
-                false => Ok(asked),
+            let said = asked.proxied.cache_status().to_owned();
+            if is_late(&asked) {
+                Err(said)
+            } else {
+                Ok(asked)
             }
         });
-        asked = late.await.unwrap();
+        asked = in_time.await.unwrap();
     }
     if let Some(wrong) = asked.is_from_elsewhere(row.from) {
         asked

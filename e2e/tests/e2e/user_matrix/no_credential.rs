@@ -65,7 +65,7 @@ fn rows() -> Vec<Row> {
         &format!("{here}/none"),
         &CONFIGMAPS.all(),
         "/",
-        "/api",
+        "/api/v1",
         "/apis",
         "/healthz",
         "/version",
