@@ -132,24 +132,16 @@ impl Row {
 
     /// Where the proxy's answer is not the server's.
     fn difference(&self, direct: &Answer, proxied: &Answer) -> Result<(), String> {
-        let expected = match direct.status {
-            StatusCode::UNAUTHORIZED => unauthorized(direct),
-            _ => Comparable::from(&without_body(direct)),
-        };
-        let told = Comparable::from(&without_body(proxied));
-        // Most are the same to the byte, and need not be looked into.
-        if direct.body == proxied.body && expected.body.is_empty() {
-            return compare(&expected, &told);
+        let (mut expected, mut told) = (without_body(direct), without_body(proxied));
+        if direct.status == StatusCode::UNAUTHORIZED {
+            unauthorized(direct, &mut expected);
+            told.body = proxied.text();
+        } else if direct.body != proxied.body {
+            // Most are the same to the byte, and need not be looked into.
+            expected.body = self.body_of(direct);
+            told.body = self.body_of(proxied);
         }
-        let expected = match expected.body.is_empty() {
-            true => Comparable {
-                body: self.body_of(direct),
-                ..expected
-            },
-            false => expected,
-        };
-        let body = self.body_of(proxied);
-        compare(&expected, &Comparable { body, ..told })
+        compare(&expected, &told)
     }
 
     fn body_of(&self, answer: &Answer) -> String {
@@ -225,28 +217,29 @@ pub(super) async fn ask(subject: &Subject, row: &Row, prefix: &str, mut direct: 
     }
 }
 
-fn without_body(answer: &Answer) -> Answer {
-    Answer {
+fn without_body(answer: &Answer) -> Comparable {
+    Comparable::from(&Answer {
         body: Bytes::new(),
         ..answer.clone()
-    }
+    })
 }
 
 /// What the proxy says to whom nobody knows: what the server says, but in plain JSON whatever was asked for (docs/API.md).
-fn unauthorized(direct: &Answer) -> Comparable {
-    let mut expected = Comparable::from(&without_body(direct));
-    let has_body = !direct.body.is_empty();
-    if direct.body.starts_with(b"{\"kind\"") {
-        expected.body = direct.text();
-    } else if has_body {
-        expected.body = UNAUTHORIZED.to_owned();
+fn unauthorized(direct: &Answer, expected: &mut Comparable) {
+    if direct.body.is_empty() {
+        return;
     }
+    let is_plain = direct.body.starts_with(b"{\"kind\"");
+    expected.body = if is_plain {
+        direct.text()
+    } else {
+        UNAUTHORIZED.to_owned()
+    };
     for (name, value) in &mut expected.headers {
-        if name == "content-type" && has_body {
+        if name == "content-type" {
             *value = "application/json".to_owned();
         }
     }
-    expected
 }
 
 /// The events of a watch, without bookmarks but for the one that ends the initial events, which is without its version.
