@@ -58,12 +58,7 @@ impl Client {
 
     /// A client that speaks HTTP/2, as client-go does.
     pub fn http2(endpoint: &Context) -> anyhow::Result<Self> {
-        let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(tls_config(endpoint)?)
-            .https_only()
-            .enable_http2()
-            .build();
-        Ok(Self::with_connector(endpoint, connector))
+        Ok(Self::with_connector(endpoint, connector_http2(endpoint)?))
     }
 
     fn with_connector(endpoint: &Context, connector: HttpsConnector<HttpConnector>) -> Self {
@@ -268,7 +263,19 @@ impl Lines {
     }
 }
 
-fn tls_config(endpoint: &Context) -> anyhow::Result<rustls::ClientConfig> {
+/// Connects to an endpoint for HTTP/2, for clients that send what [`Client`] does not.
+///
+/// # Errors
+/// The endpoint's certificates cannot be used.
+pub fn connector_http2(endpoint: &Context) -> anyhow::Result<HttpsConnector<HttpConnector>> {
+    Ok(HttpsConnectorBuilder::new()
+        .with_tls_config(tls_config(endpoint)?)
+        .https_only()
+        .enable_http2()
+        .build())
+}
+
+pub(crate) fn tls_config(endpoint: &Context) -> anyhow::Result<rustls::ClientConfig> {
     let mut roots = rustls::RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(endpoint.ca_pem.as_bytes()) {
         roots.add(certificate?)?;

@@ -21,4 +21,5 @@ pub mod open_files;
 pub mod poll;
 pub mod process;
 pub mod proxy;
+pub mod raw;
 pub mod sim;

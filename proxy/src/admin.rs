@@ -22,7 +22,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::body::{Body, full};
 use crate::limits::Limits;
-use crate::listener;
+use crate::listener::{self, Places};
 use crate::metrics::Scrape;
 use crate::refresh::{self, Wish};
 use crate::sources::Reports;
@@ -159,13 +159,20 @@ impl Admin {
 /// What there is.
 const PATHS: &str = "there are /livez, /readyz, /metrics, /sources, /why and /refresh\n";
 
+/// Connections at once. Those of an operator, of Prometheus and of probes are a handful.
+const CONNECTIONS: usize = 256;
+
 const PANICKED: &str = "it panicked: the log says where\n";
 
 /// Serves until `stop` fires. Open connections are closed then: nothing here takes long.
 pub async fn serve(listener: TcpListener, admin: Admin, stop: CancellationToken) {
     let admin = Arc::new(admin);
     let tasks = TaskTracker::new();
+    let places = Places::new(CONNECTIONS, CONNECTIONS);
     let start = |stream: TcpStream| {
+        let Some(place) = listener::place(&places, &stream) else {
+            return;
+        };
         let (admin, stop) = (Arc::clone(&admin), stop.clone());
         let reached = stream.local_addr().ok();
         tasks.spawn(async move {
@@ -187,6 +194,7 @@ pub async fn serve(listener: TcpListener, admin: Admin, stop: CancellationToken)
                 _ = connection => {}
                 () = stop.cancelled() => {}
             }
+            drop(place);
         });
     };
     listener::accept_until(&listener, &stop, start).await;

@@ -25,7 +25,7 @@ use crate::entrance::{Entrance, EntranceFiles};
 use crate::fleet_api::FleetApi;
 use crate::handler::{Handler, HandlerParts};
 use crate::limits::Limits;
-use crate::listener::{self, Timeouts};
+use crate::listener::{self, Places, Timeouts};
 use crate::metrics::{Metrics, Scrape};
 use crate::reload::{self, ReadConfig, Reloader, Running, Served, Watched};
 use crate::sources::{Sources, Surroundings};
@@ -136,10 +136,14 @@ impl App {
         entrance.ask(&cache);
         let fleet_api = FleetApi::start(&cache, &limits, &cluster_tasks, &stop_clusters).await;
         let totals = Arc::clone(&fleet);
+        let places = Places::for_clients();
+        let certificate = entrance.in_force().certificate;
         let scrape = Scrape::new(
             &metrics,
             Arc::clone(&cache),
             sources.reports(),
+            &places,
+            Arc::clone(&certificate),
             Box::new(move || totals.totals()),
         );
         let handler = Arc::new(Handler::new(HandlerParts {
@@ -172,8 +176,10 @@ impl App {
         };
         let timeouts = Timeouts::default();
         let tls = entrance.in_force().tls;
-        let serve = listener::serve(proxy, tls, timeouts, service, draining.clone());
+        let serve = listener::serve(proxy, tls, timeouts, places, service, draining.clone());
         let proxy = tokio::spawn(serve);
+        let until = draining.clone();
+        tokio::spawn(async move { until.run_until_cancelled(certificate.watch()).await });
         readiness.ready();
         tracing::info!(
             %proxy_addr,

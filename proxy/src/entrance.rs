@@ -2,6 +2,7 @@
 //! they change.
 
 mod files;
+mod serving;
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,12 +13,14 @@ use fleetcache_auth::{
 };
 use fleetcache_cache::cluster_cache::ClusterCache;
 use rustls::ServerConfig;
+use rustls::pki_types::CertificateDer;
 
 use crate::authentication::{AskedClusters, Authentication, ClusterTokens};
 use crate::config::{AuthenticationConfig, Config, Mistakes, TokenReviewConfig};
 use crate::listener;
 use crate::state_dir::Certificates;
 pub use files::EntranceFiles;
+pub use serving::ServingCertificate;
 
 /// What is in force at the entrance. Clones are one: what replaces it in one replaces it in all.
 #[derive(Clone)]
@@ -26,6 +29,8 @@ pub struct InForce {
     pub tls: Arc<ArcSwap<ServerConfig>>,
     /// Who is asking; none where nobody need say so.
     pub authentication: Arc<ArcSwapOption<Authentication>>,
+    /// How long the certificate that is served is good.
+    pub certificate: Arc<ServingCertificate>,
 }
 
 /// The entrance, and what it is made of.
@@ -46,6 +51,7 @@ pub struct Made {
     hash: u64,
     said: AuthenticationConfig,
     tls: Arc<ServerConfig>,
+    chain: Vec<CertificateDer<'static>>,
     authentication: Option<Arc<Authentication>>,
     issuers: Option<(AuthenticationConfiguration, Arc<JwtAuthenticator>)>,
     named: Option<Arc<ClusterTokens>>,
@@ -67,6 +73,7 @@ impl Entrance {
         let in_force = InForce {
             tls: Arc::new(ArcSwap::new(Arc::clone(&made_of.tls))),
             authentication: Arc::new(ArcSwapOption::new(made_of.authentication.clone())),
+            certificate: Arc::new(ServingCertificate::of(&made_of.chain)),
         };
         Ok(Self {
             own,
@@ -104,6 +111,9 @@ impl Entrance {
     /// From now on this is in force: for the next connection, and the next request on those that are there.
     pub fn replace(&mut self, made: Made) {
         self.in_force.tls.store(Arc::clone(&made.tls));
+        if made.chain != self.made_of.chain {
+            self.in_force.certificate.replace(&made.chain);
+        }
         let authentication = made.authentication.clone();
         self.in_force.authentication.store(authentication);
         self.made_of = made;
@@ -165,6 +175,7 @@ fn make(
         hash,
         said: said.clone(),
         tls,
+        chain: chain.clone(),
         authentication: (!said.disabled).then(|| Arc::new(authentication)),
         issuers,
         named,

@@ -85,8 +85,14 @@ fn is_trailer(name: &HeaderName) -> bool {
 
 /// Headers by which a client would say who it is, whom it acts for or where it comes from.
 fn is_claim(name: &HeaderName) -> bool {
-    // Some servers read `_` as `-`; a header that could mean one of these does not pass in either spelling.
-    let name = name.as_str().replace('_', "-");
+    // Some servers read `_` as `-`; a header that could mean one of these does not pass in either spelling, nor one that
+    // could say where the request ends.
+    let dashed = name.as_str().replace('_', "-");
+    let is_length = matches!(dashed.as_str(), "content-length" | "transfer-encoding");
+    if is_length && dashed != name.as_str() {
+        return true;
+    }
+    let name = dashed;
     matches!(
         name.as_str(),
         "host" | "authorization" | "forwarded" | "x-real-ip"
@@ -273,6 +279,8 @@ mod tests {
                 "x-forwarded-uri: /",
                 "forwarded: for=10.0.0.1",
                 "x-real-ip: 10.0.0.1",
+                "transfer_encoding: chunked",
+                "content_length: 5",
                 "x-requested-with: XMLHttpRequest",
             ],
             &["x-requested-with: XMLHttpRequest"],

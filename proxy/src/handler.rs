@@ -9,7 +9,7 @@ use fleetcache_cache::cluster_accessor::ClusterAccessor;
 use fleetcache_cache::cluster_cache::ClusterCache;
 use fleetcache_cache::connection::Connection;
 use fleetcache_cache::panics::caught;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -26,7 +26,7 @@ use crate::error::Error;
 use crate::fleet_api::{FleetApi, FleetRequest};
 use crate::identity::{AsWhom, Identity, own_authorization};
 use crate::limits::{ClusterLimits, Limits};
-use crate::listener::{ClientChain, WatchWriter};
+use crate::listener::{AnswerWriter, ClientChain};
 use crate::live::{self, LiveRequest};
 use crate::memory;
 use crate::metrics::Metrics;
@@ -226,8 +226,8 @@ impl Handler {
     ) -> Response<Body> {
         let recheck = self.recheck(request, shows);
         let response = response.map(|body| while_allowed(body, recheck));
-        let writer = request.extensions().get::<WatchWriter>();
-        self.until_draining(response, writer.map(WatchWriter::watching))
+        let writer = request.extensions().get::<AnswerWriter>();
+        self.until_draining(response, writer.map(AnswerWriter::watching))
     }
 
     /// A request that is below no cluster: the fleet's own API.
@@ -411,23 +411,29 @@ impl Handler {
             removed: cluster.removed(),
             as_whom,
         };
+        let writer = request.extensions().get::<AnswerWriter>().cloned();
         let roles = changes_roles(info).then(|| RoleWrite::of(&access.decisions));
         // Not of a tunnel, which is the cluster's own from its beginning.
         let recheck = (info.verb == Verb::Watch)
             .then(|| self.recheck(&request, Shows::Live(Arc::clone(cluster))));
         let answer = live::forward(connection, live, request, &self.parts.tunnels).await;
         drop(permit);
-        let answer = match (answer, recheck) {
-            (Ok(response), Some(recheck)) if response.status() == StatusCode::OK => {
-                Ok(response.map(|body| while_allowed(body, recheck)))
+        let answer = answer.map(|response| {
+            if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+                writer.iter().for_each(AnswerWriter::left_http);
             }
-            (answer, _) => answer,
-        };
-        let answer = if long_running {
-            answer.map(|response| self.until_draining(response, ()))
-        } else {
-            answer
-        };
+            if !long_running {
+                return response;
+            }
+            let response = match recheck {
+                Some(recheck) if response.status() == StatusCode::OK => {
+                    response.map(|body| while_allowed(body, recheck))
+                }
+                _ => response,
+            };
+            let writer = writer.as_ref().filter(|_| info.may_pause());
+            self.until_draining(response, writer.map(AnswerWriter::pausable))
+        });
         if let Some(roles) = roles {
             roles.ended(&answer);
         }
@@ -452,8 +458,9 @@ impl Handler {
 
 /// Whether a request asks to be somebody else, which would be done with the proxy's own rights.
 pub(crate) fn impersonates(headers: &HeaderMap) -> bool {
-    let mut names = headers.keys();
-    names.any(|name| name.as_str().starts_with("impersonate-"))
+    // Some servers read `_` as `-`.
+    let mut names = headers.keys().map(HeaderName::as_str);
+    names.any(|name| name.starts_with("impersonate-") || name.starts_with("impersonate_"))
 }
 
 /// A write that may change who may do what: what was decided is forgotten when its answer comes, or when nobody waits for

@@ -2,8 +2,13 @@
 
 mod connection;
 mod contained_body;
+mod form;
+mod limits;
+mod patience;
+mod places;
 mod plain_http;
 mod slow_reader;
+mod stream;
 
 use std::io;
 use std::net::IpAddr;
@@ -26,7 +31,9 @@ use tokio_util::task::TaskTracker;
 
 use crate::body::Body;
 use crate::rarely::Rarely;
-pub use slow_reader::{WatchGuard, WatchWriter};
+pub use limits::Timeouts;
+pub use places::{Place, Places, Refused};
+pub use slow_reader::{AnswerGuard, AnswerWriter};
 
 /// Bytes of one connection that wait in the kernel to be sent, beside those under way. By default they may be megabytes, and
 /// a client that does not read would not be noticed before it owes them.
@@ -38,32 +45,6 @@ const KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
     .with_time(Duration::from_secs(30))
     .with_interval(Duration::from_secs(15))
     .with_retries(4);
-
-/// How long a connection may take for what it has not done yet.
-#[derive(Clone, Copy, Debug)]
-pub struct Timeouts {
-    /// From the accept to the end of the TLS handshake.
-    pub handshake: Duration,
-    /// From there to the end of the first request's headers.
-    pub first_request: Duration,
-    /// From the end of one answer to the end of the next request's headers, over HTTP/1.1. Longer than the 90 s after
-    /// which clients in Go let go of an idle connection: when the server does it first, it may meet a request that is
-    /// just being sent, and a POST is not repeated.
-    pub next_request: Duration,
-    /// From the first sign of the end to the last connection's: five seconds less than Kubernetes gives a pod.
-    pub drain: Duration,
-}
-
-impl Default for Timeouts {
-    fn default() -> Self {
-        Self {
-            handshake: Duration::from_secs(10),
-            first_request: Duration::from_secs(30),
-            next_request: Duration::from_secs(120),
-            drain: Duration::from_secs(25),
-        }
-    }
-}
 
 /// The certificates that a client sent when it connected, its own first, beside each of its requests. All that is known of
 /// them is that the client holds the key of its own.
@@ -103,6 +84,7 @@ pub async fn serve<S, F>(
     listener: TcpListener,
     tls: Arc<ArcSwap<ServerConfig>>,
     timeouts: Timeouts,
+    places: Arc<Places>,
     service: S,
     draining: CancellationToken,
 ) where
@@ -111,7 +93,10 @@ pub async fn serve<S, F>(
 {
     let tasks = TaskTracker::new();
     let abort = CancellationToken::new();
-    let start = |stream| {
+    let start = |stream: TcpStream| {
+        let Some(place) = place(&places, &stream) else {
+            return;
+        };
         let server = connection::Server {
             acceptor: TlsAcceptor::from(tls.load_full()),
             timeouts,
@@ -126,6 +111,7 @@ pub async fn serve<S, F>(
                 () = server.serve(stream, service) => {}
                 () = aborted => {}
             }
+            drop(place);
         });
     };
     accept_until(&listener, &draining, start).await;
@@ -144,6 +130,12 @@ pub async fn serve<S, F>(
         // runtime.
         let _ = tokio::time::timeout(Duration::from_secs(1), tasks.wait()).await;
     }
+}
+
+/// A connection's place among all; it is closed where there is none.
+pub fn place(places: &Arc<Places>, stream: &TcpStream) -> Option<Place> {
+    // Who has no address has hung up.
+    places.take(stream.peer_addr().ok()?.ip())
 }
 
 /// Gives each connection to `start` until `stop` fires. Where that panics, the port still goes on.

@@ -2,6 +2,7 @@
 
 mod clusters;
 mod collectors;
+mod entrance;
 mod process;
 mod resources;
 mod sources;
@@ -20,9 +21,12 @@ use prometheus_client::registry::Registry;
 
 use clusters::ClusterCollector;
 use collectors::TotalsCollector;
+use entrance::EntranceCollector;
 use resources::Resources;
 use sources::SourceCollector;
 
+use crate::entrance::ServingCertificate;
+use crate::listener::Places;
 use crate::sources::Reports;
 
 /// From half a millisecond, which a cached GET stays far below, to the default request timeout.
@@ -226,17 +230,23 @@ pub struct Scrape {
 }
 
 impl Scrape {
-    /// Shows what is counted, the state of clusters, sources and informers at each scrape, and the process.
+    /// Shows what is counted, the state of clusters, sources, informers and the entrance at each scrape, and the process.
     pub fn new(
         metrics: &Metrics,
         clusters: Arc<ClusterCache>,
         sources: Arc<Reports>,
+        places: &Arc<Places>,
+        certificate: Arc<ServingCertificate>,
         totals: InformerTotalsFn,
     ) -> Self {
         let mut registry = registry(metrics, totals);
         let fleetcache = registry.sub_registry_with_prefix("fleetcache");
         fleetcache.register_collector(Box::new(ClusterCollector(clusters)));
         fleetcache.register_collector(Box::new(SourceCollector(sources)));
+        fleetcache.register_collector(Box::new(EntranceCollector {
+            places: Arc::clone(places),
+            certificate,
+        }));
         Self {
             registry: Arc::new(registry),
         }

@@ -16,6 +16,11 @@ pub fn raise_limit() -> io::Result<()> {
     Ok(setrlimit(Resource::Nofile, limit)?)
 }
 
+/// How many may be open at once; none where there is no limit, or it cannot be told.
+pub fn limit() -> Option<usize> {
+    usize::try_from(getrlimit(Resource::Nofile).current?).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use rustix::process::Rlimit;

@@ -2,6 +2,7 @@
 //! all other sources of clusters say is applied.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -39,7 +40,7 @@ const READINGS: usize = 5;
 pub type ReadConfig = Box<dyn Fn() -> Result<Config, Mistakes> + Send>;
 
 /// How clients reach the proxy.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Served {
     /// The address it listens on, with the port it got.
     pub listen: ListenAddress,
@@ -51,6 +52,13 @@ pub struct Served {
     pub token: String,
     /// Where the kubeconfig for clients is written.
     pub kubeconfig: PathBuf,
+}
+
+impl fmt::Debug for Served {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut served = f.debug_struct("Served");
+        served.field("url", &self.url).finish_non_exhaustive()
+    }
 }
 
 impl Served {

@@ -139,22 +139,31 @@ impl<'a> RequestInfo<'a> {
 
     /// Watches, logs, exec, attach, port-forward and proxy: kube-apiserver gives them no timeout either.
     pub fn is_long_running(&self) -> bool {
-        if self.verb == Verb::Watch {
-            return true;
-        }
+        self.verb == Verb::Watch
+            || self.may_pause()
+            || self.legacy_verb() == Some("watch")
+            // Also by a path that is read as no resource; to a write the parameter means nothing.
+            || (self.verb == Verb::Get && is_watch(self.query))
+    }
+
+    /// Those of them whose reader may pause for hours: all but watches.
+    pub fn may_pause(&self) -> bool {
+        let subresource =
+            ResourcePath::parse_lenient(self.path()).and_then(|path| path.subresource);
+        self.legacy_verb() == Some("proxy")
+            || subresource.is_some_and(|subresource| LONG_RUNNING.contains(&&*subresource))
+    }
+
+    /// `watch` or `proxy` of a path of the old kind.
+    fn legacy_verb(&self) -> Option<&'static str> {
         let path = percent_decode(self.path());
         let mut segments = non_empty_segments(&path);
-        let legacy = match segments.next() {
+        let verb = match segments.next() {
             Some("api") => segments.nth(1),
             Some("apis") => segments.nth(2),
             _ => None,
         };
-        let subresource =
-            ResourcePath::parse_lenient(self.path()).and_then(|path| path.subresource);
-        matches!(legacy, Some("watch" | "proxy"))
-            || subresource.is_some_and(|subresource| LONG_RUNNING.contains(&&*subresource))
-            // Also by a path that is read as no resource; to a write the parameter means nothing.
-            || (self.verb == Verb::Get && is_watch(self.query))
+        ["watch", "proxy"].into_iter().find(|it| verb == Some(it))
     }
 }
 

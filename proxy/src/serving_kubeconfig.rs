@@ -1,5 +1,7 @@
 //! The kubeconfig by which clients use the proxy: one context per cluster, and one for the fleet itself.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 /// A kubeconfig of the proxy. Only what the proxy writes is read back.
@@ -47,10 +49,16 @@ struct NamedUser {
     user: User,
 }
 
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Deserialize, Serialize)]
 struct User {
     #[serde(skip_serializing_if = "Option::is_none")]
     token: Option<String>,
+}
+
+impl fmt::Debug for User {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("User").finish_non_exhaustive()
+    }
 }
 
 /// The one user of the file.

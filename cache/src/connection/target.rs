@@ -64,19 +64,29 @@ impl Target {
     }
 }
 
-/// Whether a segment is `.` or `..`, percent-encoded or not: whoever normalises it on the way would leave the base path,
-/// behind which other clusters may be.
+/// Whether a segment is `.` or `..`, percent-encoded or not, however often: whoever normalises it on the way would leave the
+/// base path, behind which other clusters may be.
 fn climbs(path_and_query: &str) -> bool {
     let path = path_and_query.split('?').next().unwrap_or_default();
-    // `%2f` may become a slash, `%5c` or `\` one on some servers.
+    let mut path = path.to_ascii_lowercase();
+    loop {
+        let decoded = path.replace("%25", "%");
+        if decoded.len() == path.len() {
+            break;
+        }
+        path = decoded;
+    }
+    // `%2f` may become a slash, `%5c` or `\` one on some servers, and some leave out what follows a `;` in a segment.
     let path = path
-        .to_ascii_lowercase()
         .replace("%2e", ".")
         .replace("%2f", "/")
         .replace("%5c", "/")
+        .replace("%3b", ";")
         .replace('\\', "/");
-    path.split('/')
-        .any(|segment| segment == "." || segment == "..")
+    path.split('/').any(|segment| {
+        let segment = segment.split(';').next().unwrap_or_default();
+        segment == "." || segment == ".."
+    })
 }
 
 #[cfg(test)]
@@ -124,6 +134,10 @@ mod tests {
             "/../c2/api",
             "/a/%2E./%2e%2e/c2",
             "/x/..%2fc2",
+            "/x/..;/c2",
+            "/x/..%3Ba=b/c2",
+            "/x/%252e%25252E/c2",
+            "/x/..%5cc2",
             "/.",
             "/a#b",
         ] {

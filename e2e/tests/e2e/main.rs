@@ -27,6 +27,7 @@ mod fleet_api;
 mod fleet_box;
 mod forward;
 mod freshness;
+mod hostile;
 mod jwt;
 mod kubectl;
 mod limits;

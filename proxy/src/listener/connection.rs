@@ -1,10 +1,10 @@
 //! One connection: its handshake, the protocol it chose, its requests and its end.
 
 use std::convert::Infallible;
+use std::future::pending;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use fleetcache_cache::panics::caught;
 use http::{Request, Response};
@@ -18,29 +18,17 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::contained_body::ContainedBody;
+use super::limits::{
+    CONNECTION_WINDOW, MAX_HEADER_FIELDS, MAX_HEADERS, MAX_RESETS, MAX_STREAMS, STREAM_WINDOW,
+    Timeouts,
+};
 use super::slow_reader::ClientStream;
-use super::{ClientAddress, ClientChain, Timeouts, plain_http};
+use super::stream::{self, Streams};
+use super::{ClientAddress, ClientChain, form, plain_http};
 use crate::body::Body;
 use crate::error::Error;
 use crate::rarely::Rarely;
 use crate::status::{self, AUDIT_ID};
-
-/// Requests at once on one connection: a controller opens a watch per kind and cluster, all on one connection.
-const MAX_STREAMS: u32 = 4096;
-/// Bytes of one request's body that may wait to be read.
-const STREAM_WINDOW: u32 = 256 << 10;
-/// Bytes of all bodies together: so much that every stream may stall and still none waits for another's window.
-const CONNECTION_WINDOW: u32 = MAX_STREAMS * STREAM_WINDOW;
-/// As much as Go's servers take.
-const MAX_HEADERS: u32 = 1 << 20;
-/// Fields of a request on HTTP/1.1. Go's servers count bytes only; these are more than a client has words for.
-const MAX_HEADER_FIELDS: usize = 1000;
-/// Streams a client may open and reset before they are answered. The library's 20 is little for a client that cancels
-/// many watches at once; still far below what a flood of resets needs.
-const MAX_RESETS: usize = 1024;
-/// Without pings a client that vanished would hold its watches for hours.
-const PING_INTERVAL: Duration = Duration::from_secs(30);
-const PING_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// What a connection needs.
 pub(super) struct Server {
@@ -48,19 +36,6 @@ pub(super) struct Server {
     pub(super) timeouts: Timeouts,
     pub(super) draining: CancellationToken,
     pub(super) tasks: TaskTracker,
-}
-
-/// Runs the streams of an HTTP/2 connection where the drain can see them.
-#[derive(Clone)]
-struct Tracked(TaskTracker);
-
-impl<F> hyper::rt::Executor<F> for Tracked
-where
-    F: Future<Output: Send> + Send + 'static,
-{
-    fn execute(&self, task: F) {
-        self.0.spawn(task);
-    }
 }
 
 impl Server {
@@ -91,7 +66,7 @@ impl Server {
         };
         let Ok(Some(stream)) = accepted else { return };
         let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-        let watch_writer = (!is_http2).then(|| stream.get_ref().0.watch_writer());
+        let writer = (!is_http2).then(|| stream.get_ref().0.writer());
         let chain = stream.get_ref().1.peer_certificates();
         let chain = chain.map(|sent| ClientChain(sent.into()));
         let asked = Arc::new(AtomicBool::new(false));
@@ -99,18 +74,22 @@ impl Server {
             let asked = Arc::clone(&asked);
             service_fn(move |mut request: Request<Incoming>| {
                 asked.store(true, Ordering::Relaxed);
-                if let Some(watch_writer) = &watch_writer {
-                    request.extensions_mut().insert(watch_writer.clone());
-                }
                 if let Some(address) = address {
                     request.extensions_mut().insert(address);
                 }
                 if let Some(chain) = &chain {
                     request.extensions_mut().insert(chain.clone());
                 }
-                let service = service.clone();
+                let (service, writer) = (service.clone(), writer.clone());
                 // hyper keeps the room of this future as well; in a box it is given back when the answer begins.
                 Box::pin(async move {
+                    if let Some(refusal) = form::refusal(&request) {
+                        return Ok(ContainedBody::of(refusal));
+                    }
+                    // Here and not above: over HTTP/2 the call is the connection's, and its future the stream's.
+                    if let Some(writer) = writer.or_else(stream::writer) {
+                        request.extensions_mut().insert(writer);
+                    }
                     let audit_id = request.headers().get(AUDIT_ID).cloned();
                     // The call itself may panic, not only what it returns.
                     let answer = caught(async { service(request).await }).await;
@@ -127,45 +106,58 @@ impl Server {
         };
         let stream = TokioIo::new(stream);
         let ended = if is_http2 {
-            let connection = http2::Builder::new(Tracked(self.tasks.clone()))
+            let streams = Streams::new(self.tasks.clone());
+            let connection = http2::Builder::new(streams.clone())
                 .timer(TokioTimer::new())
                 .max_concurrent_streams(MAX_STREAMS)
                 .initial_stream_window_size(STREAM_WINDOW)
                 .initial_connection_window_size(CONNECTION_WINDOW)
                 .max_header_list_size(MAX_HEADERS)
                 .max_pending_accept_reset_streams(MAX_RESETS)
-                .keep_alive_interval(PING_INTERVAL)
-                .keep_alive_timeout(PING_TIMEOUT)
+                .keep_alive_interval(self.timeouts.ping)
+                .keep_alive_timeout(self.timeouts.pong)
                 .serve_connection(stream, service);
             let finish = http2::Connection::graceful_shutdown;
-            self.drive(Box::pin(connection), finish, &asked).await
+            self.drive(Box::pin(connection), finish, &asked, Some(&streams))
+                .await
         } else {
             let connection = http1::Builder::new()
                 .timer(TokioTimer::new())
                 .max_headers(MAX_HEADER_FIELDS)
+                .max_buf_size(MAX_HEADERS as usize)
                 .header_read_timeout(self.timeouts.next_request)
                 .serve_connection(stream, service)
                 .with_upgrades();
             let finish = http1::UpgradeableConnection::graceful_shutdown;
-            self.drive(Box::pin(connection), finish, &asked).await
+            self.drive(Box::pin(connection), finish, &asked, None).await
         };
         if let Err(err) = ended {
             tracing::debug!(error = %err, "connection ended early");
         }
     }
 
-    /// Runs a connection; tells it once when to end; ends it when no request comes at all.
+    /// Runs a connection; tells it once when to end; ends it when no request comes at all, or none any more. Over HTTP/1.1
+    /// hyper itself looks after the latter.
     async fn drive<C>(
         &self,
         mut connection: Pin<Box<C>>,
         finish: fn(Pin<&mut C>),
         asked: &AtomicBool,
+        streams: Option<&Streams>,
     ) -> hyper::Result<()>
     where
         C: Future<Output = hyper::Result<()>>,
     {
+        let idle = |limit| async move {
+            match streams {
+                Some(streams) => streams.idle(limit).await,
+                None => pending().await,
+            }
+        };
         let mut draining = Rarely::new(self.draining.cancelled());
         let mut patience = Rarely::new(tokio::time::sleep(self.timeouts.first_request));
+        let mut idling = Rarely::new(Box::pin(idle(self.timeouts.next_request)));
+        let mut is_told = false;
         loop {
             // Each of the others is ready once and never again.
             tokio::select! {
@@ -176,6 +168,15 @@ impl Server {
                     if !asked.load(Ordering::Relaxed) {
                         return Ok(());
                     }
+                }
+                () = &mut idling => {
+                    if is_told {
+                        return Ok(());
+                    }
+                    // A request that was on its way is still answered.
+                    finish(connection.as_mut());
+                    is_told = true;
+                    idling = Rarely::new(Box::pin(idle(self.timeouts.first_request)));
                 }
             }
         }

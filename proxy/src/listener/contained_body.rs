@@ -9,6 +9,7 @@ use fleetcache_cache::panics::Panicked;
 use http::{HeaderValue, Response};
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 
+use super::stream;
 use crate::body::{Body, BoxError};
 use crate::status::AUDIT_ID;
 
@@ -27,6 +28,7 @@ impl ContainedBody {
         let (parts, body) = answer.into_parts();
         let audit_id = parts.headers.get(AUDIT_ID).cloned();
         let body = Some(body);
+        stream::gave();
         Response::from_parts(parts, Self { body, audit_id })
     }
 }
@@ -40,11 +42,12 @@ impl HttpBody for ContainedBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let this = self.get_mut();
+        stream::asked();
         let Some(body) = &mut this.body else {
             return Poll::Ready(None);
         };
         let polled = catch_unwind(AssertUnwindSafe(|| Pin::new(body).poll_frame(context)));
-        polled.unwrap_or_else(|_| {
+        let polled = polled.unwrap_or_else(|_| {
             let audit_id = this.audit_id.as_ref();
             tracing::error!(
                 audit_id = audit_id.and_then(|id| id.to_str().ok()).unwrap_or_default(),
@@ -52,7 +55,11 @@ impl HttpBody for ContainedBody {
             );
             this.body = None;
             Poll::Ready(Some(Err(Panicked.into())))
-        })
+        });
+        if polled.is_ready() {
+            stream::gave();
+        }
+        polled
     }
 
     fn is_end_stream(&self) -> bool {

@@ -1,53 +1,96 @@
-//! Ends an HTTP/1.1 connection whose client does not take the watch that is being written to it.
+//! Ends an HTTP/1.1 connection whose client does not take the answer that is being written to it.
 //!
-//! hyper asks a body for more only while it can write, so the body of a watch never learns that its client stopped reading:
-//! it would hold its place among the watchers, its connection and up to half a megabyte of buffers for as long as the client
-//! likes. The connection sees it, below TLS: a write that stays pending. Everything else may take as long as it takes: a
-//! follower of a log may pause for hours. Over HTTP/2 a client bounds what is on its way for each stream by itself, a slow one
-//! holds up nothing but its own stream, and pings find out who is gone.
+//! hyper asks a body for more only while it can write, so a body never learns that its client stopped reading: that of a watch
+//! would hold its place among the watchers, that of a list a whole state of its kind, and either its connection and up to half
+//! a megabyte of buffers for as long as the client likes. The connection sees it, below TLS: a write that stays pending. A watch
+//! has less time than other answers; a log, an exec or what a proxied service says may take as long as it takes: a follower
+//! may pause for hours. Over HTTP/2 each stream has its own window, see `stream.rs`, and pings find out who is gone.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::Sleep;
+
+use super::patience::Patience;
 
 /// How long a client may take nothing at all of a watch that has something for it.
-const PATIENCE: Duration = Duration::from_secs(30);
+const WATCH_PATIENCE: Duration = Duration::from_secs(30);
+/// And of any other answer, whose reader may look at it page by page.
+pub(super) const ANSWER_PATIENCE: Duration = Duration::from_secs(300);
 
-/// Among the extensions of a request that came over HTTP/1.1: says that a watch is written on its connection.
+/// What is written now.
+const ANSWER: u8 = 0;
+const WATCH: u8 = 1;
+const PAUSABLE: u8 = 2;
+
+/// Among the extensions of a request: says what the answer is that is written to it.
 #[derive(Clone, Debug, Default)]
-pub struct WatchWriter(Arc<State>);
+pub struct AnswerWriter(Arc<State>);
 
-/// Held by the body of a watch while there may be more to write. What was written until then is still waited for no
-/// longer than before.
+/// Held by the body of an answer that has another time than others, while there may be more to write. What was written until
+/// then has that time still.
 #[derive(Debug)]
-pub struct WatchGuard(Arc<State>);
+pub struct AnswerGuard {
+    state: Arc<State>,
+    kind: u8,
+}
 
 #[derive(Debug, Default)]
 struct State {
     watches: AtomicUsize,
-    /// Set with the first guard, and taken back once there is none and all that was written has left: the bytes of a watch
-    /// outlive its body.
-    impatient: AtomicBool,
+    pausable: AtomicUsize,
+    /// Set with a guard, and taken back once there is none and all that was written has left: the bytes of an answer outlive
+    /// its body.
+    kind: AtomicU8,
 }
 
-impl WatchWriter {
-    /// From now on, and until the guard is dropped, the connection ends when its client takes nothing for half a minute.
-    pub fn watching(&self) -> WatchGuard {
-        self.0.watches.fetch_add(1, Ordering::Relaxed);
-        self.0.impatient.store(true, Ordering::Relaxed);
-        WatchGuard(Arc::clone(&self.0))
+impl State {
+    fn count(&self, kind: u8) -> &AtomicUsize {
+        match kind {
+            WATCH => &self.watches,
+            _ => &self.pausable,
+        }
+    }
+
+    fn hold(self: &Arc<Self>, kind: u8) -> AnswerGuard {
+        self.count(kind).fetch_add(1, Ordering::Relaxed);
+        self.kind.store(kind, Ordering::Relaxed);
+        AnswerGuard {
+            state: Arc::clone(self),
+            kind,
+        }
     }
 }
 
-impl Drop for WatchGuard {
+impl AnswerWriter {
+    /// It is a watch, until the guard is dropped: the connection ends when its client takes nothing for half a minute.
+    pub fn watching(&self) -> AnswerGuard {
+        self.0.hold(WATCH)
+    }
+
+    /// It is something that its reader may pause, until the guard is dropped.
+    pub fn pausable(&self) -> AnswerGuard {
+        self.0.hold(PAUSABLE)
+    }
+
+    /// The connection is no HTTP any more; what it says may be paused.
+    pub fn left_http(&self) {
+        self.0.pausable.fetch_add(1, Ordering::Relaxed);
+        self.0.kind.store(PAUSABLE, Ordering::Relaxed);
+    }
+
+    pub(super) fn may_pause(&self) -> bool {
+        self.0.kind.load(Ordering::Relaxed) == PAUSABLE
+    }
+}
+
+impl Drop for AnswerGuard {
     fn drop(&mut self) {
-        self.0.watches.fetch_sub(1, Ordering::Relaxed);
+        self.state.count(self.kind).fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -55,8 +98,7 @@ impl Drop for WatchGuard {
 pub(super) struct ClientStream<S> {
     stream: S,
     state: Arc<State>,
-    /// There is one only while a write of a watch is pending: most connections never need one.
-    deadline: Option<Pin<Box<Sleep>>>,
+    patience: Patience,
 }
 
 impl<S> ClientStream<S> {
@@ -64,12 +106,12 @@ impl<S> ClientStream<S> {
         Self {
             stream,
             state: Arc::default(),
-            deadline: None,
+            patience: Patience::default(),
         }
     }
 
-    pub(super) fn watch_writer(&self) -> WatchWriter {
-        WatchWriter(Arc::clone(&self.state))
+    pub(super) fn writer(&self) -> AnswerWriter {
+        AnswerWriter(Arc::clone(&self.state))
     }
 
     /// What becomes of a write for which the socket said `written`.
@@ -78,15 +120,17 @@ impl<S> ClientStream<S> {
         cx: &mut Context<'_>,
         written: Poll<io::Result<usize>>,
     ) -> Poll<io::Result<usize>> {
-        if written.is_ready() || !self.state.impatient.load(Ordering::Relaxed) {
-            self.deadline = None;
+        let kind = self.state.kind.load(Ordering::Relaxed);
+        let limit = match kind {
+            WATCH => WATCH_PATIENCE,
+            _ => ANSWER_PATIENCE,
+        };
+        if written.is_ready() || kind == PAUSABLE {
+            self.patience.done();
             return written;
         }
-        let deadline = self
-            .deadline
-            .get_or_insert_with(|| Box::pin(tokio::time::sleep(PATIENCE)));
-        ready!(deadline.as_mut().poll(cx));
-        tracing::debug!("a client does not read its watch, its connection is ended");
+        ready!(self.patience.poll(cx, u64::from(kind), limit));
+        tracing::debug!("a client does not read its answer, its connection is ended");
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 }
@@ -117,8 +161,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for ClientStream<S> {
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         // TLS and hyper flush only after they have written everything.
         ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
-        if self.state.watches.load(Ordering::Relaxed) == 0 {
-            self.state.impatient.store(false, Ordering::Relaxed);
+        let is_held = |kind| self.state.count(kind).load(Ordering::Relaxed) > 0;
+        if !is_held(WATCH) && !is_held(PAUSABLE) {
+            self.state.kind.store(ANSWER, Ordering::Relaxed);
         }
         Poll::Ready(Ok(()))
     }
@@ -178,11 +223,12 @@ mod tests {
     /// Fails unless the task ends after the client's time, and with an error.
     async fn ends_in_time<T: Send + 'static, E: Send + 'static>(
         task: JoinHandle<Result<T, E>>,
+        limit: Duration,
     ) -> E {
         let began = Instant::now();
         let ended = tokio::time::timeout(HOUR, task).await.unwrap().unwrap();
         let took = began.elapsed();
-        assert!((PATIENCE..PATIENCE + SECOND).contains(&took), "{took:?}");
+        assert!((limit..limit + SECOND).contains(&took), "{took:?}");
         ended.err().unwrap()
     }
 
@@ -193,28 +239,35 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_watch_that_nobody_takes_is_ended() {
         let (server, _client) = full().await;
-        let _guard = server.watch_writer().watching();
-        let err = ends_in_time(write(server)).await;
+        let _guard = server.writer().watching();
+        let err = ends_in_time(write(server), WATCH_PATIENCE).await;
         assert_eq!(err.kind(), io::ErrorKind::TimedOut);
     }
 
     #[tokio::test(start_paused = true)]
     async fn every_byte_that_is_taken_gives_it_new_time() {
         let (server, mut client) = full().await;
-        let _guard = server.watch_writer().watching();
+        let _guard = server.writer().watching();
         let writing = write(server);
         for _ in 0..10 {
-            tokio::time::sleep(PATIENCE - SECOND).await;
+            tokio::time::sleep(WATCH_PATIENCE - SECOND).await;
             read(&mut client, 1).await;
         }
-        tokio::time::sleep(PATIENCE - SECOND).await;
+        tokio::time::sleep(WATCH_PATIENCE - SECOND).await;
         read(&mut client, WINDOW - 10).await;
         writing.await.unwrap().unwrap();
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_not_a_watch_may_take_hours() {
+    async fn an_answer_that_nobody_takes_is_ended_later() {
+        let (server, _client) = full().await;
+        ends_in_time(write(server), ANSWER_PATIENCE).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_may_be_paused_may_take_hours() {
         let (server, mut client) = full().await;
+        let _guard = server.writer().pausable();
         let writing = write(server);
         tokio::time::sleep(10 * HOUR).await;
         assert!(!writing.is_finished());
@@ -225,15 +278,25 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_a_watch_wrote_last_is_still_waited_for() {
         let (server, _client) = full().await;
-        drop(server.watch_writer().watching());
-        let err = ends_in_time(write(server)).await;
+        drop(server.writer().watching());
+        let err = ends_in_time(write(server), WATCH_PATIENCE).await;
         assert_eq!(err.kind(), io::ErrorKind::TimedOut);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_comes_after_a_watch_may_take_hours() {
+    async fn what_comes_after_a_watch_has_its_own_time() {
         let (mut server, mut client) = full().await;
-        drop(server.watch_writer().watching());
+        drop(server.writer().watching());
+        read(&mut client, WINDOW).await;
+        server.write_all(&[0; WINDOW]).await.unwrap();
+        server.flush().await.unwrap();
+        ends_in_time(write(server), ANSWER_PATIENCE).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_no_http_may_take_hours() {
+        let (mut server, mut client) = full().await;
+        server.writer().left_http();
         read(&mut client, WINDOW).await;
         server.write_all(&[0; WINDOW]).await.unwrap();
         server.flush().await.unwrap();
@@ -248,7 +311,7 @@ mod tests {
     async fn an_idle_watch_lives_on() {
         let (server, mut client) = tokio::io::duplex(WINDOW);
         let mut server = ClientStream::new(server);
-        let _guard = server.watch_writer().watching();
+        let _guard = server.writer().watching();
         for _ in 0..10 {
             tokio::time::sleep(HOUR).await;
             server.write_all(b"event").await.unwrap();
@@ -262,7 +325,7 @@ mod tests {
     async fn the_connection_ends_with_all_that_it_held() {
         let (server, mut client) = tokio::io::duplex(WINDOW);
         let server = ClientStream::new(server);
-        let writer = server.watch_writer();
+        let writer = server.writer();
         let state = Arc::clone(&writer.0);
         let service = service_fn(move |_| {
             let guard = writer.watching();
@@ -280,7 +343,7 @@ mod tests {
             .unwrap();
         // It takes a little, and then no more.
         read(&mut client, 10 * WINDOW).await;
-        ends_in_time(serving).await;
+        ends_in_time(serving, WATCH_PATIENCE).await;
         assert_eq!(state.watches.load(Ordering::Relaxed), 0);
     }
 }

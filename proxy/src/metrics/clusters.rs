@@ -237,6 +237,7 @@ mod tests {
     use tokio_util::task::TaskTracker;
 
     use super::*;
+    use crate::listener::Places;
     use crate::metrics::{Metrics, Scrape};
 
     const CLUSTERS: usize = 1000;
@@ -277,6 +278,8 @@ mod tests {
         let scrape = Scrape::new(
             &Metrics::default(),
             Arc::clone(&clusters),
+            Arc::default(),
+            &Places::new(1, 1),
             Arc::default(),
             totals,
         );

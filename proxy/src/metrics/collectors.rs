@@ -96,7 +96,7 @@ pub(super) enum Kind {
     Gauge,
 }
 
-const NO_LABELS: [(&str, &str); 0] = [];
+pub(super) const NO_LABELS: [(&str, &str); 0] = [];
 
 /// Writes one family whose values are known only now.
 pub(super) fn encode_family<L, V>(
