@@ -3,7 +3,7 @@
 use super::*;
 use crate::auth::files::{authority, client};
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn whose_authority_is_gone_is_nobody() {
     let (one, other) = (authority("one"), authority("other"));
     let rest = format!("tls: {{ clientCAFile: clients.crt }}\n{LONG}");

@@ -11,7 +11,7 @@ fn ended(output: Output) -> (String, String, Option<i32>) {
     (output.stdout, output.stderr, output.code)
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn kubectl_ends_as_at_the_end_of_any_watch() {
     // A server whose watches end after a few seconds.
     let mut options = ControlPlaneOptions::named("brief");

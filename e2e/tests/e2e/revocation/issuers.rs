@@ -42,7 +42,7 @@ fn issued(issuer: &OidcIssuer, others: &Value) -> Credential {
     Credential::Token(issuer.issue(&claims).unwrap())
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_watch_ends_when_its_token_does() {
     let issuer = OidcIssuer::start().await.unwrap();
     let setup = start(&[&issuer]).await;
@@ -67,7 +67,7 @@ async fn a_watch_ends_when_its_token_does() {
     .await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_key_that_is_taken_back_and_an_issuer_that_is_dropped_are_believed_no_more() {
     let (issuer, other) = (
         OidcIssuer::start().await.unwrap(),

@@ -5,7 +5,7 @@ use super::*;
 const TOKENS: [(&str, &str); 1] = [("tokens.csv", "a,revoked-alice,1\nb,revoked-bob,2\n")];
 const FILE: &str = "authentication: { tokenFile: tokens.csv }\n";
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn at_the_cluster_itself_it_counts_within_the_time_of_an_allow() {
     let setup = Setup::start(&format!("{FILE}{SHORT}"), &TOKENS).await;
     let binding = setup.bind_user("revoked-alice").await;
@@ -19,7 +19,7 @@ async fn at_the_cluster_itself_it_counts_within_the_time_of_an_allow() {
     bystander.missed_nothing().await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn through_the_proxy_it_counts_at_once_however_long_an_allow_does() {
     let setup = Setup::start(&format!("{FILE}{LONG}"), &TOKENS).await;
     let binding = setup.bind_user("revoked-alice").await;

@@ -48,13 +48,13 @@ async fn is_ended_by_its_deletion(review: &str, allow: impl Fn(&str) -> String) 
     bystander.missed_nothing().await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn as_judged_by_a_cluster_for_all() {
     let allow = |name: &str| format!(", allowSystemNames: [ \"{name}\" ]");
     is_ended_by_its_deletion("cluster: shared", allow).await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn as_judged_by_its_own_cluster() {
     is_ended_by_its_deletion("targetCluster: true", |_| String::new()).await;
 }

@@ -6,7 +6,7 @@ use super::*;
 
 const CONNECTIONS: &str = "/apis/fleetcache.dev/v1alpha1/clusterconnections?watch=1";
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn who_is_gone_from_the_file_or_whose_file_is_gone_is_nobody() {
     let cluster = control_plane().await;
     let carol = cluster.context(User::Carol).unwrap();
