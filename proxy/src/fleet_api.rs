@@ -78,6 +78,8 @@ pub struct FleetApi {
 pub struct FleetRequest<'a> {
     /// What it asks for.
     pub verb: Verb,
+    /// In lower case.
+    method: String,
     path: String,
     query: &'a str,
     resource: Option<ResourcePath<'static>>,
@@ -112,6 +114,7 @@ impl<'a> FleetRequest<'a> {
         };
         Self {
             verb,
+            method: method.as_str().to_lowercase(),
             path,
             query,
             resource,

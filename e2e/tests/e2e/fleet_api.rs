@@ -10,6 +10,7 @@ mod controller;
 mod kubectl;
 mod matrix;
 mod normal;
+mod readers;
 mod status;
 mod versions;
 

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use fleetcache_auth::{AUTHENTICATED, UserInfo};
+use fleetcache_auth::{AUTHENTICATED, UserInfo, selected_name};
 
 use super::documents::Name;
 use super::{FleetRequest, Refusal};
+use crate::query::query_pairs;
+use crate::request_info::{ResourcePath, Verb};
 
 /// Who may read of the fleet: users by name, and all who are in a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,15 +41,17 @@ impl FleetReaders {
     /// # Errors
     /// In the words of kube-apiserver.
     pub(super) fn check(&self, user: &UserInfo, request: &FleetRequest<'_>) -> Result<(), Refusal> {
-        let verb = request.verb.as_str();
         let Some(resource) = &request.resource else {
             let authenticated = user.groups.iter().any(|it| it == AUTHENTICATED);
-            if authenticated || matches!(Name::of(&request.path), Some(Name::Version)) {
+            let is_public = || {
+                request.method == "get" && matches!(Name::of(&request.path), Some(Name::Version))
+            };
+            if authenticated || is_public() {
                 return Ok(());
             }
             return Err(Refusal::ForbiddenPath {
                 user: user.name.clone(),
-                verb,
+                verb: request.method.clone(),
                 path: format!("/{}", request.path),
             });
         };
@@ -56,8 +60,8 @@ impl FleetReaders {
         }
         Err(Refusal::Forbidden {
             user: user.name.clone(),
-            verb,
-            name: resource.name.as_deref().unwrap_or_default().to_owned(),
+            verb: request.verb.as_str(),
+            name: name(request, resource),
             subresource: resource
                 .subresource
                 .as_deref()
@@ -65,6 +69,20 @@ impl FleetReaders {
                 .to_owned(),
         })
     }
+}
+
+/// Which object a request is about: of a list or a watch, the one that it selects by its name.
+fn name(request: &FleetRequest<'_>, resource: &ResourcePath<'_>) -> String {
+    if let Some(name) = &resource.name {
+        return name.to_string();
+    }
+    if !matches!(request.verb, Verb::List | Verb::Watch) {
+        return String::new();
+    }
+    let mut pairs = query_pairs(request.query);
+    let fields = pairs.find(|(key, _)| key == "fieldSelector");
+    let name = fields.and_then(|(_, fields)| selected_name(&fields));
+    name.unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -170,6 +188,13 @@ mod tests {
                 Method::GET,
                 format!("{PATH}/a/status"),
                 "clusterconnections.fleetcache.dev \"a\" is forbidden: User \"bob\" cannot get resource \"clusterconnections/status\" in API group \"fleetcache.dev\" at the cluster scope",
+                of_object.clone(),
+            ),
+            (
+                user("bob", &[AUTHENTICATED]),
+                Method::GET,
+                format!("{PATH}?fieldSelector=metadata.name%3Da"),
+                "clusterconnections.fleetcache.dev \"a\" is forbidden: User \"bob\" cannot list resource \"clusterconnections\" in API group \"fleetcache.dev\" at the cluster scope",
                 of_object,
             ),
             (
@@ -177,6 +202,13 @@ mod tests {
                 Method::GET,
                 "/apis".to_owned(),
                 "forbidden: User \"system:anonymous\" cannot get path \"/apis\"",
+                json!({}),
+            ),
+            (
+                UserInfo::anonymous(),
+                Method::POST,
+                "/apis".to_owned(),
+                "forbidden: User \"system:anonymous\" cannot post path \"/apis\"",
                 json!({}),
             ),
         ] {

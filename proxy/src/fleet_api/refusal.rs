@@ -41,7 +41,7 @@ pub enum Refusal {
         /// The user's name.
         user: String,
         /// The method in lower case.
-        verb: &'static str,
+        verb: String,
         /// The path.
         path: String,
     },
