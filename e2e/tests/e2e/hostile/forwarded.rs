@@ -262,7 +262,8 @@ async fn nobody_acts_as_somebody_else() {
             assert_eq!(fleet.codes(&request).await[0], 403, "{request}");
         }
         let name = name.to_lowercase();
-        let code = fleet.http2("/clusters/a/api/v1/claimed", &[(&name, value)], &[]);
+        let headers = [(name.as_str(), value)];
+        let code = fleet.http2("/clusters/a/api/v1/claimed", &headers, &[]);
         assert_eq!(code.await, 403, "{line}");
     }
     assert!(fleet.a.seen("claimed").is_empty());

@@ -200,10 +200,11 @@ fn wish(rng: &mut StdRng, fields: &[&[(&'static str, &'static str)]]) -> Wish {
     }
     let count = rng.random_range(0..4);
     let fields = (0..count).map(|_| *fields.choose(rng).unwrap().choose(rng).unwrap());
+    let fields = fields.collect();
     Wish {
         method: METHODS.choose(rng).unwrap(),
         target,
-        fields: fields.collect(),
+        fields,
         body: ["", "", "", "{}", "{\"kind\":\"Pod\"}"]
             .choose(rng)
             .unwrap(),
