@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::NotConnectedReason;
 use super::health::Probe;
@@ -16,6 +16,11 @@ use crate::credential::{Credential, CredentialError, CredentialSource};
 use crate::upstream::connector::first_sign;
 use crate::upstream::endpoint::Endpoint;
 use crate::upstream::{BoxError, UpstreamError};
+
+/// A server that has just started has not read its roles yet, and answers 403 to all that they allow. Those who were told
+/// more before ask again for so long.
+const ROLES_ARE_READ: Duration = Duration::from_secs(3);
+const ASK_AGAIN: Duration = Duration::from_millis(100);
 
 /// What a connect gave.
 pub(super) struct Connected {
@@ -110,6 +115,8 @@ pub(super) struct Attempt {
     pub(super) failed_before: bool,
     /// A fresh start: a plugin runs again, and the informers list anew.
     pub(super) refresh: bool,
+    /// The uid of `kube-system` could be read once.
+    pub(super) knew_uid: bool,
     pub(super) progress: Progress,
 }
 
@@ -149,6 +156,16 @@ pub(super) async fn connect(attempt: Attempt) -> Result<Connected, Failure> {
         attempt.progress.has_its_turn(true);
         connection.rotate(&credential, &renewed).map_err(unusable)?;
         credential = renewed;
+        (outcome, uid) = ask().await;
+    }
+    // To believe it would mean to keep nothing in memory for a while, and to know another cluster for the same.
+    let until = Instant::now() + ROLES_ARE_READ;
+    while attempt.knew_uid
+        && uid.is_none()
+        && matches!(outcome, Probe::Forbidden)
+        && Instant::now() < until
+    {
+        sleep(ASK_AGAIN).await;
         (outcome, uid) = ask().await;
     }
     // Whichever of the two timers was first, it is one timeout to whoever reads of it.

@@ -276,6 +276,7 @@ impl Owner {
             limit: self.limit.clone(),
             failed_before: self.failures > 0,
             refresh: self.refreshing,
+            knew_uid: self.uid.is_some(),
         };
         let attempt = InFlight {
             started,

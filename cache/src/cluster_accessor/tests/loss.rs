@@ -148,6 +148,49 @@ async fn another_uid_starts_an_epoch() {
     assert!(again.is_same_cluster().await.unwrap());
 }
 
+/// As a kube-apiserver does that has just started and has not read its roles.
+#[tokio::test]
+async fn a_server_that_forbids_everything_for_a_moment_is_asked_again() {
+    let server = FakeServer::start("127.0.0.1").await;
+    let mut config = config_of(&server);
+    config.timing.backoff_min = Duration::from_millis(50);
+    let running = Running::start(config);
+    let connection = running.connected().await;
+    server.kill();
+    connection.suspect();
+    running.disconnected().await;
+    server.change(|script| {
+        script.probe = StatusCode::FORBIDDEN;
+        script.uid = None;
+    });
+    let before = server.seen.borrow().len();
+    server.revive().await;
+    let mut seen = server.seen.subscribe();
+    within(seen.wait_for(|seen| seen.len() >= before + 4))
+        .await
+        .unwrap();
+    let status = running.accessor.status();
+    assert_eq!(status.generation, 1, "nothing is believed of that");
+    server.change(|script| {
+        script.probe = StatusCode::OK;
+        script.uid = Some("uid-2".to_owned());
+    });
+    let again = running.connected().await;
+    assert_eq!((again.generation, again.epoch), (2, 2));
+
+    // One that goes on so means it.
+    server.kill();
+    again.suspect();
+    running.disconnected().await;
+    server.change(|script| {
+        script.probe = StatusCode::FORBIDDEN;
+        script.uid = None;
+    });
+    server.revive().await;
+    let again = running.connected().await;
+    assert_eq!((again.generation, again.epoch), (3, 2));
+}
+
 #[tokio::test]
 async fn an_epoch_told_to_have_ended_is_counted_once() {
     let server = FakeServer::start("127.0.0.1").await;
