@@ -19,6 +19,7 @@ use tokio::sync::OnceCell;
 use crate::client::Client;
 use crate::kubeconfig::{self, Context, Credential};
 use crate::kubectl::Kubectl;
+use crate::least_privilege;
 use crate::poll::{PATIENCE, wait_for};
 use crate::process::{self, Process, Signal};
 use pki::Pki;
@@ -83,6 +84,8 @@ pub enum Server {
 pub enum User {
     /// A token in group `system:masters`.
     Admin,
+    /// The proxy: [`User::Admin`], or who may no more than it must, see [`crate::least_privilege`].
+    Proxy,
     /// The token of user `alice` in group `developers`; she may do nothing until a test grants it.
     Alice,
     /// The token of user `bob`, in no group.
@@ -145,11 +148,17 @@ impl ControlPlane {
             etcd,
             dir,
         };
-        kubeconfig::write(
-            &control_plane.kubeconfig(),
-            &[control_plane.context(User::Admin)?],
-        )?;
+        for (path, user) in [
+            (control_plane.kubeconfig(), User::Admin),
+            (control_plane.proxy_kubeconfig(), User::Proxy),
+        ] {
+            kubeconfig::write(&path, &[control_plane.context(user)?])?;
+        }
         control_plane.wait_ready().await?;
+        if least_privilege::is_on() {
+            let (admin, kubectl) = (control_plane.client()?, control_plane.kubectl().await?);
+            least_privilege::prepare(&admin, &kubectl).await?;
+        }
         if control_plane.options.controller_manager {
             control_plane
                 .start_server(Server::ControllerManager)
@@ -176,10 +185,18 @@ impl ControlPlane {
         self.dir.path().join("kubeconfig")
     }
 
+    /// The same for the proxy, which acts as [`User::Proxy`].
+    pub fn proxy_kubeconfig(&self) -> PathBuf {
+        self.dir.path().join("proxy-kubeconfig")
+    }
+
     /// The endpoint as this user sees it.
     pub fn context(&self, user: User) -> anyhow::Result<Context> {
         let credential = match user {
-            User::Admin => Credential::Token(self.admin_token.clone()),
+            User::Proxy if least_privilege::is_on() => {
+                Credential::Token(least_privilege::PROXY_TOKEN.to_owned())
+            }
+            User::Admin | User::Proxy => Credential::Token(self.admin_token.clone()),
             User::Alice => Credential::Token("alice-token".to_owned()),
             User::Bob => Credential::Token("bob-token".to_owned()),
             User::Carol => self.pki.client("carol", "developers")?.into(),
@@ -272,6 +289,11 @@ impl ControlPlane {
         self.kill(Server::Etcd);
         std::fs::remove_dir_all(servers::etcd_data(self.dir.path()))?;
         self.start_server(Server::Etcd).await?;
+        if least_privilege::is_on() {
+            // What the proxy may is in etcd: it must be there before a proxy finds a server at the address.
+            let other = self.replica(self.etcd_address()).await?;
+            least_privilege::prepare(&other.client()?, &self.kubectl().await?).await?;
+        }
         self.start_server(Server::Apiserver).await
     }
 

@@ -14,6 +14,7 @@ pub mod fault;
 pub mod fleet_box;
 pub mod kubeconfig;
 pub mod kubectl;
+pub mod least_privilege;
 pub mod measure;
 pub mod names;
 pub mod oidc_issuer;

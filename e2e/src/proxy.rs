@@ -1,6 +1,7 @@
 //! The `fleetcache` binary, started as a user would start it.
 
 mod metrics;
+mod users;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
@@ -14,6 +15,7 @@ use crate::binaries;
 use crate::client::Client;
 use crate::kubeconfig::{Context, Credential};
 use crate::kubectl::Kubectl;
+use crate::least_privilege::CLIENT_TOKEN;
 use crate::measure;
 use crate::poll::{PATIENCE, wait_for};
 use crate::process::{self, Process, Signal};
@@ -53,6 +55,8 @@ pub struct Proxy {
     dir: TempDir,
     expects_mismatches: bool,
     serving_ca: Option<String>,
+    /// Clients are users, see [`crate::least_privilege`].
+    has_users: bool,
 }
 
 impl Proxy {
@@ -82,14 +86,18 @@ impl Proxy {
                 "--state-dir",
             ])
             .arg(dir.path());
+        let has_users = users::are_meant(&options);
         // A test that brings a file of its own says in it what it wants.
         if !options.args.iter().any(|arg| arg == "--config") {
             let path = dir.path().join("fleetcache.yaml");
             let interval = options.self_check_interval.as_deref();
-            let config = with_self_check(
+            let mut config = with_self_check(
                 options.config.as_deref().unwrap_or(HEAD),
                 interval.unwrap_or(SELF_CHECK_INTERVAL),
             );
+            if has_users {
+                config += &users::authentication(dir.path())?;
+            }
             std::fs::write(&path, config)?;
             command.arg("--config").arg(path);
         }
@@ -133,6 +141,7 @@ impl Proxy {
             dir,
             expects_mismatches: false,
             serving_ca: None,
+            has_users,
         };
         proxy.contexts = read_contexts(&proxy.kubeconfig()).await?;
         Ok(proxy)
@@ -143,9 +152,15 @@ impl Proxy {
         &self.url
     }
 
-    /// The kubeconfig the proxy wrote, with one context per cluster.
+    /// The kubeconfig the proxy wrote, with one context per cluster. Where clients are users, as it is now and with their
+    /// credential, as users put it in.
     pub fn kubeconfig(&self) -> PathBuf {
-        self.dir.path().join("kubeconfig")
+        let written = self.dir.path().join("kubeconfig");
+        if self.has_users {
+            users::with_credential(&written)
+        } else {
+            written
+        }
     }
 
     /// The endpoint of one cluster, as the generated kubeconfig has it.
@@ -174,7 +189,11 @@ impl Proxy {
                 Some(ca_pem) => ca_pem.clone(),
                 None => read("ca.crt")?,
             },
-            credential: Credential::Token(read("token")?.trim().to_owned()),
+            credential: Credential::Token(if self.has_users {
+                CLIENT_TOKEN.to_owned()
+            } else {
+                read("token")?.trim().to_owned()
+            }),
         })
     }
 

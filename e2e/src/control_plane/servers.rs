@@ -6,6 +6,7 @@ use std::process::Command;
 
 use super::ports;
 use crate::binaries::Program;
+use crate::least_privilege::{PROXY_TOKEN, PROXY_USER};
 use crate::process::Process;
 
 /// Where the servers listen, for as long as the control plane lives.
@@ -33,7 +34,7 @@ pub(super) fn etcd_data(dir: &Path) -> PathBuf {
 
 pub(super) fn write_tokens(dir: &Path, further: &[u8], admin_token: &str) -> anyhow::Result<()> {
     let users = format!(
-        "{admin_token},admin,1,system:masters\nalice-token,alice,2,developers\nbob-token,bob,3\n"
+        "{admin_token},admin,1,system:masters\nalice-token,alice,2,developers\nbob-token,bob,3\n{PROXY_TOKEN},{PROXY_USER},4\n"
     );
     Ok(fs::write(
         dir.join("tokens.csv"),

@@ -331,6 +331,7 @@ async fn assert_others_are_negotiated(proxied: &Client) {
 async fn a_cluster_that_nobody_ever_asked_is_described_all_the_same() {
     let mut cluster = ControlPlane::start(Options::named("delta")).await.unwrap();
     let proxy = Proxy::start(proxy::Options {
+        // As the administrator: a user is shown what it was never let see only where the cluster can be asked.
         kubeconfigs: vec![cluster.kubeconfig()],
         env: vec![("FLEETCACHE_LOG".to_owned(), "debug".to_owned())],
         ..proxy::Options::default()

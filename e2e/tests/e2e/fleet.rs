@@ -34,7 +34,7 @@ impl Fleet {
             ControlPlane::start(Options::named("beta"))
         );
         let (alpha, beta) = (alpha.unwrap(), beta.unwrap());
-        let proxy = Proxy::for_kubeconfigs(&[alpha.kubeconfig(), beta.kubeconfig()])
+        let proxy = Proxy::for_kubeconfigs(&[alpha.proxy_kubeconfig(), beta.proxy_kubeconfig()])
             .await
             .unwrap();
         for cluster in [&alpha, &beta] {

@@ -55,7 +55,7 @@ impl Real {
     async fn start(config: &str) -> Self {
         let options = control_plane::Options::named("fresh");
         let cluster = ControlPlane::start(options).await.unwrap();
-        let proxy = proxy(&cluster.kubeconfig(), config).await;
+        let proxy = proxy(&cluster.proxy_kubeconfig(), config).await;
         let proxied = proxy.client(cluster.name()).unwrap();
         connected(&proxied).await;
         Self {

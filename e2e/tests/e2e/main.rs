@@ -30,6 +30,7 @@ mod freshness;
 mod hostile;
 mod jwt;
 mod kubectl;
+mod least_privilege;
 mod limits;
 mod metrics;
 mod model;

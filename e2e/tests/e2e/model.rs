@@ -180,7 +180,7 @@ impl World {
 async fn nobody_is_told_less_than_anybody_was() {
     let mut cluster = ControlPlane::start(Options::named("model")).await.unwrap();
     let proxy = Proxy::start(proxy::Options {
-        kubeconfigs: vec![cluster.kubeconfig()],
+        kubeconfigs: vec![cluster.proxy_kubeconfig()],
         config: Some(format!(
             "apiVersion: fleetcache.dev/v1alpha1\nkind: Configuration\n{CACHE_EVENTS}"
         )),

@@ -253,7 +253,7 @@ fn event(at: usize) -> Value {
 
 async fn caching_events(cluster: &ControlPlane) -> Proxy {
     Proxy::start(proxy::Options {
-        kubeconfigs: vec![cluster.kubeconfig()],
+        kubeconfigs: vec![cluster.proxy_kubeconfig()],
         config: Some(format!(
             "apiVersion: fleetcache.dev/v1alpha1\nkind: Configuration\n{}",
             crate::model::CACHE_EVENTS

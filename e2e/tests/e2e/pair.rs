@@ -30,7 +30,7 @@ impl Pair {
 
 /// A proxy for this cluster alone, and a client on either side of it.
 pub(crate) async fn connect(cluster: &ControlPlane) -> (Client, Client, Proxy) {
-    let proxy = Proxy::for_kubeconfigs(&[cluster.kubeconfig()])
+    let proxy = Proxy::for_kubeconfigs(&[cluster.proxy_kubeconfig()])
         .await
         .unwrap();
     let (direct, proxied) = (

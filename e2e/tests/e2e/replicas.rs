@@ -53,7 +53,7 @@ impl Replicas {
         let late = replica.address();
         let (informers, live) = (Relay::start(prompt).unwrap(), Relay::start(prompt).unwrap());
         let fork = Fork::start(informers.address(), live.address()).unwrap();
-        let mut context = cluster.context(User::Admin).unwrap();
+        let mut context = cluster.context(User::Proxy).unwrap();
         context.server = format!("https://{}", fork.address());
         let dir = tempfile::tempdir().unwrap();
         let kubeconfig = kubeconfig::write(&dir.path().join("kubeconfig"), &[context]).unwrap();

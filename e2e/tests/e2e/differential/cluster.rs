@@ -68,7 +68,7 @@ impl Cluster {
         let fork = Fork::start(held.address(), address).unwrap();
         let mut contexts = Vec::new();
         let mut add = |name: &str, url: String| {
-            let mut context = server.context(User::Admin).unwrap();
+            let mut context = server.context(User::Proxy).unwrap();
             context.name = name.to_owned();
             context.server = url;
             contexts.push(context);

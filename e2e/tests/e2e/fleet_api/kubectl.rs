@@ -11,7 +11,7 @@ async fn the_fleet_is_read_and_watched_with_kubectl() {
     let sim = SimCluster::start(SimConfig::new("edge")).await.unwrap();
     let endpoints = [
         ("edge", &sim.context()),
-        ("main", &real.context(User::Admin).unwrap()),
+        ("main", &real.context(User::Proxy).unwrap()),
     ];
     let proxy = serve(&endpoints, None).await;
     let client = root(&proxy);

@@ -256,7 +256,7 @@ async fn pair() -> (Pair, Proxy, ControlPlane) {
     // A definition is one for the whole server, and this one shall be nobody else's.
     let server = ControlPlane::start(Options::named("fleet-api")).await;
     let server = server.unwrap();
-    let endpoint = server.context(User::Admin).unwrap();
+    let endpoint = server.context(User::Proxy).unwrap();
     let proxy = serve(
         &[("a", &endpoint), ("b", &endpoint), ("c", &endpoint)],
         None,
@@ -401,7 +401,7 @@ async fn it_answers_as_a_server_with_a_definition_does() {
 #[tokio::test]
 async fn a_version_of_another_process_is_expired() {
     let server = control_plane().await;
-    let proxy = serve(&[("a", &server.context(User::Admin).unwrap())], None).await;
+    let proxy = serve(&[("a", &server.context(User::Proxy).unwrap())], None).await;
     let client = root(&proxy);
     let object = object_when(&client, "a", "the cluster to be at rest", is_at_rest).await;
     let now = super::version(&object);

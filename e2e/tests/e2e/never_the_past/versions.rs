@@ -104,7 +104,7 @@ async fn both_groups_of_events() {
     // Never in memory unless asked for.
     let config = format!(
         "apiVersion: fleetcache.dev/v1alpha1\nkind: Configuration\nclusters: {{ kubeconfigs: [ {{ path: {} }} ] }}\nresources: [ {{ group: \"\", resource: events, cache: onDemand }}, {{ group: events.k8s.io, resource: events, cache: onDemand }} ]\n",
-        pair.cluster.kubeconfig().display()
+        pair.cluster.proxy_kubeconfig().display()
     );
     let options = Options {
         config: Some(config),

@@ -44,7 +44,7 @@ async fn start(args: &[&str]) -> (ControlPlane, Client, Client, proxy::Proxy) {
     .unwrap();
     let config = "apiVersion: fleetcache.dev/v1alpha1\nkind: Configuration\nresources:\n  - { group: \"\", resource: secrets, cache: onDemand }\n  - { group: \"\", resource: events, cache: onDemand }\n  - { group: events.k8s.io, resource: events, cache: onDemand }\n";
     let proxy = proxy::Proxy::start(proxy::Options {
-        kubeconfigs: vec![cluster.kubeconfig()],
+        kubeconfigs: vec![cluster.proxy_kubeconfig()],
         config: Some(config.to_owned()),
         ..proxy::Options::default()
     })

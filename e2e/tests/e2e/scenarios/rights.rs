@@ -137,11 +137,11 @@ async fn a_probe_that_is_forbidden_is_an_answer_and_forbidden_kinds_hold_up_noth
 #[tokio::test]
 async fn a_path_that_leads_to_no_api_is_no_cluster() {
     let cluster = control_plane().await;
-    let mut astray = cluster.context(User::Admin).unwrap();
+    let mut astray = cluster.context(User::Proxy).unwrap();
     astray.name = "astray".to_owned();
     astray.server = format!("{}/k8s/clusters/c1", cluster.url());
     let settings = "connections: { backoffMin: 100ms, backoffMax: 500ms }";
-    let bed = Bed::start(&[cluster.context(User::Admin).unwrap(), astray], settings).await;
+    let bed = Bed::start(&[cluster.context(User::Proxy).unwrap(), astray], settings).await;
     bed.served(cluster.name(), CONFIGMAPS).await;
     let told = bed.told("astray", "NotKubernetes").await;
     assert_unavailable("astray", &told);
@@ -181,7 +181,7 @@ fn definition(group: &str, served: &[(&str, bool)]) -> Value {
 async fn a_version_that_is_not_served_any_more_is_a_404_and_its_memory_is_free() {
     let cluster = control_plane().await;
     let direct = cluster.client().unwrap();
-    let bed = Bed::start(&[cluster.context(User::Admin).unwrap()], "").await;
+    let bed = Bed::start(&[cluster.context(User::Proxy).unwrap()], "").await;
     bed.served(cluster.name(), "/healthz").await;
     let proxied = bed.client(cluster.name());
     let group = random_name("unserved") + ".example.com";

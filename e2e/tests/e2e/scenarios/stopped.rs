@@ -123,7 +123,7 @@ async fn an_apiserver_that_is_stopped_for_two_minutes_costs_nobody_an_event() {
     // One cluster under two names: watches of the first outlive the stop, those of the second do not.
     let contexts = ["patient", "hasty"].map(|name| Context {
         name: name.to_owned(),
-        ..cluster.context(User::Admin).unwrap()
+        ..cluster.context(User::Proxy).unwrap()
     });
     let settings = "overrides:\n- { cluster: patient, watchDisconnectGrace: 1h }\n- { cluster: hasty, watchDisconnectGrace: 5s }";
     let bed = Bed::start(&contexts, settings).await;

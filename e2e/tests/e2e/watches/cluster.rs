@@ -98,7 +98,7 @@ impl Breakable {
             .parse()
             .unwrap();
         let relay = Relay::start(address).unwrap();
-        let mut context = cluster.context(User::Admin).unwrap();
+        let mut context = cluster.context(User::Proxy).unwrap();
         context.server = format!("https://{}", relay.address());
         let name = context.name.clone();
         let files = tempfile::tempdir().unwrap();

@@ -113,7 +113,7 @@ async fn a_cluster_that_is_removed_ends_its_watches_and_no_others() {
     let files = tempfile::tempdir().unwrap();
     let file = files.path().join("kubeconfig");
     let contexts = ["stays", "goes"].map(|name| {
-        let mut context = cluster.context(User::Admin).unwrap();
+        let mut context = cluster.context(User::Proxy).unwrap();
         context.name = name.to_owned();
         context
     });

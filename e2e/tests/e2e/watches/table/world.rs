@@ -51,7 +51,7 @@ impl World {
         let mut contexts = Vec::new();
         let names = (0..COLD).map(|n| format!("cold-{n}"));
         for name in ["warm".to_owned()].into_iter().chain(names) {
-            let mut context = server.context(User::Admin).unwrap();
+            let mut context = server.context(User::Proxy).unwrap();
             context.name = name;
             contexts.push(context);
         }
