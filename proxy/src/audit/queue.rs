@@ -133,7 +133,7 @@ impl Queue {
         state.bytes -= bytes;
         // Not at the first byte of room: all who wait would wake for one of them.
         if state.bytes <= self.room / 2 {
-            self.full.send_if_modified(|full| std::mem::take(full));
+            self.full.send_if_modified(std::mem::take);
         }
     }
 

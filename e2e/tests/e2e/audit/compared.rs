@@ -202,7 +202,7 @@ async fn make_all(of: impl Fn(User) -> Client, prefix: &str) {
     for (at, row) in ROWS.iter().enumerate() {
         let client = match row.user {
             User::Bob => &bob,
-            User::Admin | User::Alice | User::Carol => &alice,
+            User::Admin | User::Alice | User::Carol | User::Proxy => &alice,
         };
         let id = format!("{prefix}-{at}");
         let content_type = match row.method {
