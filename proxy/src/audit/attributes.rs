@@ -224,19 +224,19 @@ mod tests {
         ] {
             let method = Method::from_bytes(method.as_bytes()).unwrap();
             let Attributes { verb, object } = Attributes::of(&method, target);
-            let read = object.map_or(verb.clone(), |it| {
-                let ObjectReference {
-                    resource,
-                    namespace,
-                    name,
-                    api_group,
-                    api_version,
-                    subresource,
-                } = it;
-                format!(
-                    "{verb} {resource} {namespace} {name} {api_group} {api_version} {subresource}"
-                )
-            });
+            let read = match object {
+                Some(it) => [
+                    verb,
+                    it.resource,
+                    it.namespace,
+                    it.name,
+                    it.api_group,
+                    it.api_version,
+                    it.subresource,
+                ]
+                .join(" "),
+                None => verb,
+            };
             assert_eq!(read, expect, "{method} {target}");
         }
     }

@@ -16,6 +16,7 @@ use serde_json::ser::Formatter;
 use super::attributes::{Attributes, ObjectReference};
 use super::record::{Answered, Facts, Known};
 use super::request_uri::request_uri;
+use crate::metrics::Source;
 use crate::request_info::RequestInfo;
 
 /// Bytes of a user agent; kube-apiserver cuts there, too.
@@ -187,7 +188,7 @@ impl Event {
     }
 
     fn status(&self, proxied: bool) -> Status<'static> {
-        let Some(Answered { code, .. }) = self.answered else {
+        let Some(Answered { code, source, .. }) = self.answered else {
             let failure = Status {
                 status: "Failure".into(),
                 ..Status::default()
@@ -205,8 +206,9 @@ impl Event {
                 },
             };
         };
-        // What is behind a proxy answers as it likes.
-        let said = (!proxied).then(|| serde_json::from_slice::<StatusBody>(&self.body.concat()));
+        // What is behind a proxy answers as it likes, and nobody can tell it from the cluster.
+        let is_foreign = proxied && source == Source::Live;
+        let said = (!is_foreign).then(|| serde_json::from_slice::<StatusBody>(&self.body.concat()));
         match said {
             Some(Ok(said)) if said.kind == "Status" && said.api_version == "v1" => Status {
                 status: said.status.into(),

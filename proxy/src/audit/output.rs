@@ -238,7 +238,9 @@ fn write(to: &mut impl Write, mut bytes: &[u8]) -> Result<(), (usize, io::Error)
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::OwnedFd;
     use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::net::UnixStream;
 
     use super::*;
 
@@ -277,9 +279,14 @@ mod tests {
         assert_eq!(fs::read(&moved).unwrap(), b"one\ntwo\n");
         assert_eq!(fs::read(&path).unwrap(), b"three\n");
 
-        // Nobody says so: it is seen at the next look.
-        fs::remove_file(&path).unwrap();
+        // Nobody says so: it is seen at the next look, whether there is another in its place or none.
         let a_look_ago = Instant::now().checked_sub(LOOK_INTERVAL).unwrap();
+        fs::rename(&path, &moved).unwrap();
+        fs::write(&path, "").unwrap();
+        output.looked = a_look_ago;
+        output.write(b"other\n").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"other\n");
+        fs::remove_file(&path).unwrap();
         output.looked = a_look_ago;
         output.write(b"four\n").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"four\n");
@@ -332,6 +339,14 @@ mod tests {
         output.write(b"{}\n").unwrap();
         output.write(b"{}\n").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"{\"a\":\n{}\n{}\n");
+        // Somebody takes a part of a line and goes.
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        output.to = Some(OwnedFd::from(ours).into());
+        let reader = thread::spawn(move || theirs.read_exact(&mut [0; 10]).unwrap());
+        let long = [vec![b'x'; 16 << 20], vec![b'\n']].concat();
+        assert_eq!(output.write(&long).unwrap_err().whole_lines, 0);
+        reader.join().unwrap();
+        assert!(output.torn);
         let mut full = open(&path);
         full.to = Some(OpenOptions::new().write(true).open("/dev/full").unwrap());
         let unwritten = full.write(b"one\n").unwrap_err();

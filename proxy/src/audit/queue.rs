@@ -29,6 +29,13 @@ struct State {
     closing: bool,
 }
 
+impl State {
+    /// Whether there will be nothing more to do.
+    fn is_over(&self) -> bool {
+        self.closing && self.open == 0 && self.events.is_empty()
+    }
+}
+
 /// What the thread has to do, in this order.
 pub(super) struct Work {
     /// What is written to from now on, where that changes.
@@ -120,7 +127,7 @@ impl Queue {
                     events: std::mem::take(&mut state.events),
                 });
             }
-            if state.closing && state.open == 0 {
+            if state.is_over() {
                 return None;
             }
             self.work.wait(&mut state);
@@ -150,5 +157,66 @@ impl Queue {
     pub(super) fn left(&self) -> (usize, usize) {
         let state = self.state.lock();
         (state.open, state.events.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::sync::Arc;
+
+    use futures_util::poll;
+    use http::HeaderValue;
+    use jiff::Timestamp;
+
+    use super::super::event::Stage;
+    use super::super::record::Facts;
+    use super::*;
+
+    #[tokio::test]
+    async fn requests_wait_while_the_queue_is_full_and_those_under_way_do_not() {
+        let queue = Queue::new(2000);
+        let event = || {
+            let facts = Facts {
+                audit_id: HeaderValue::from_static("id"),
+                method: http::Method::GET,
+                target: "/".to_owned(),
+                user_agent: None,
+                source: None,
+                received: Timestamp::now(),
+                known: Default::default(),
+            };
+            Event {
+                facts: Arc::new(facts),
+                stage: Stage::ResponseComplete,
+                at: Timestamp::now(),
+                answered: None,
+                body: Vec::new(),
+            }
+        };
+        let waits = std::cell::Cell::new(0);
+        for _ in 0..5 {
+            queue.enter(|| waits.set(waits.get() + 1)).await;
+        }
+        assert_eq!(waits.get(), 0);
+        (0..5).for_each(|_| queue.leave(event()));
+        let mut entering = pin!(queue.enter(|| waits.set(waits.get() + 1)));
+        assert!(poll!(entering.as_mut()).is_pending());
+        let bytes = event().bytes();
+        assert_eq!(queue.take().unwrap().events.len(), 5);
+        assert!(
+            poll!(entering.as_mut()).is_pending(),
+            "taken is not written"
+        );
+        queue.done(4 * bytes);
+        entering.await;
+        assert_eq!(waits.get(), 1);
+        queue.close();
+        assert_eq!(queue.left(), (1, 0));
+        assert!(!queue.state.lock().is_over(), "one is under way");
+        queue.leave(event());
+        assert_eq!(queue.take().unwrap().events.len(), 1);
+        assert!(queue.state.lock().is_over());
+        assert!(queue.take().is_none());
     }
 }

@@ -16,7 +16,6 @@ use hyper::body::Frame;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::event::{Event, Stage};
 use super::*;
 use crate::body::{Body, BoxError, full};
 use crate::metrics::{Scrape, Source};
@@ -80,6 +79,16 @@ fn read(path: &Path) -> Vec<Value> {
     let text = fs::read_to_string(path).unwrap();
     let lines = text.lines();
     lines.map(|it| serde_json::from_str(it).unwrap()).collect()
+}
+
+/// Waits until it is so.
+async fn until(is_so: impl Fn() -> bool) {
+    let wait = async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, wait).await.unwrap();
 }
 
 fn answered(code: u16) -> Answered {
@@ -290,6 +299,16 @@ async fn a_status_is_told_and_no_other_body_is() {
     let answer = record.answer(json_answer(200, deleted), answered(200), false);
     let _ = answer.into_body().collect().await;
     expect.push(json!({"metadata": {}, "status": "Success", "code": 200}));
+    // It is the proxy's own.
+    let record = log.begin("GET", proxied).await;
+    let local = Answered {
+        source: Source::Local,
+        ..answered(401)
+    };
+    let refused = r#"{"kind":"Status","apiVersion":"v1","reason":"Unauthorized"}"#;
+    let answer = record.answer(json_answer(401, refused), local, false);
+    let _ = answer.into_body().collect().await;
+    expect.push(json!({"metadata": {}, "reason": "Unauthorized", "code": 401}));
     let lines = log.lines().await;
     let statuses: Vec<_> = lines
         .iter()
@@ -327,9 +346,7 @@ async fn what_lasts_long_is_told_when_it_begins_and_when_it_ends() {
     let mut body = record.answer(answer, answered(200), true).into_body();
     assert!(poll!(pin!(body.frame())).is_pending());
     let path = log.dir.path().join("audit");
-    while read(&path).is_empty() {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    until(|| !read(&path).is_empty()).await;
     assert_eq!(stages(&read(&path)), ["ResponseStarted 200"]);
     // The client goes away.
     drop(body);
@@ -359,9 +376,7 @@ async fn a_tunnel_ends_when_all_of_it_has() {
     let tunnel = record.clone();
     drop(record.answer(Response::new(full("")), answered(101), true));
     let path = log.dir.path().join("audit");
-    while read(&path).is_empty() {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    until(|| !read(&path).is_empty()).await;
     let mut closing = pin!(log.audit.close(PATIENCE));
     assert!(poll!(closing.as_mut()).is_pending());
     assert_eq!(stages(&read(&path)), ["ResponseStarted 101"]);
@@ -410,71 +425,20 @@ async fn a_request_without_an_answer_has_its_line() {
 }
 
 #[tokio::test]
-async fn requests_wait_while_the_queue_is_full_and_those_under_way_do_not() {
-    let queue = Queue::new(2000);
-    let event = || {
-        let facts = record::Facts {
-            audit_id: HeaderValue::from_static("id"),
-            method: http::Method::GET,
-            target: "/".to_owned(),
-            user_agent: None,
-            source: None,
-            received: Timestamp::now(),
-            known: Default::default(),
-        };
-        Event {
-            facts: Arc::new(facts),
-            stage: Stage::ResponseComplete,
-            at: Timestamp::now(),
-            answered: None,
-            body: Vec::new(),
-        }
-    };
-    let waits = std::cell::Cell::new(0);
-    for _ in 0..5 {
-        queue.enter(|| waits.set(waits.get() + 1)).await;
-    }
-    assert_eq!(waits.get(), 0);
-    (0..5).for_each(|_| queue.leave(event()));
-    let mut entering = pin!(queue.enter(|| waits.set(waits.get() + 1)));
-    assert!(poll!(entering.as_mut()).is_pending());
-    let bytes = event().bytes();
-    assert_eq!(queue.take().unwrap().events.len(), 5);
-    assert!(
-        poll!(entering.as_mut()).is_pending(),
-        "taken is not written"
-    );
-    queue.done(4 * bytes);
-    entering.await;
-    assert_eq!(waits.get(), 1);
-    queue.close();
-    assert_eq!(queue.left(), (1, 0));
-    queue.leave(event());
-    assert_eq!(queue.take().unwrap().events.len(), 1);
-    assert!(queue.take().is_none());
-}
-
-#[tokio::test]
 async fn what_cannot_be_written_is_counted_and_requests_go_on() {
     let log = Log::start();
     let ok = || json_answer(200, "{}");
     log.ask("/clusters/a/api", ok()).await;
-    while log.count("written") < 1 {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    until(|| log.count("written") >= 1).await;
     fs::remove_dir_all(log.dir.path()).unwrap();
     log.audit.reopen();
     for lost in 1..=3 {
         log.ask("/clusters/a/api", ok()).await;
-        while log.count("lost") < lost {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        until(|| log.count("lost") >= lost).await;
     }
     fs::create_dir(log.dir.path()).unwrap();
     log.ask("/clusters/b/api", ok()).await;
-    while log.count("written") < 2 {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    until(|| log.count("written") >= 2).await;
     assert_eq!(log.count("lost"), 3);
     let lines = log.lines().await;
     assert_eq!(lines.len(), 1);

@@ -142,7 +142,7 @@ async fn a_log_is_turned_on_moved_and_turned_off() {
             let count = lines.count();
             (count == reloads)
                 .then_some(())
-                .ok_or(format!("{count}: {log}"))
+                .ok_or_else(|| format!("{count}: {log}"))
         })
         .await
         .unwrap();
