@@ -19,6 +19,7 @@ mod control_plane;
 mod counts;
 mod credentials;
 mod demo;
+mod deploy;
 mod differential;
 mod discovery;
 mod epochs;
