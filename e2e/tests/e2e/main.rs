@@ -18,6 +18,7 @@ mod clients;
 mod control_plane;
 mod counts;
 mod credentials;
+mod dashboard;
 mod demo;
 mod deploy;
 mod differential;
