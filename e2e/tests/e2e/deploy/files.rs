@@ -33,11 +33,11 @@ impl Files {
         let names = ["fleetcache.fleetcache.svc", "localhost", "127.0.0.1"];
         let mut serving = CertificateParams::new(names.map(str::to_owned)).unwrap();
         serving.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-        let (cert_pem, key_pem) = signed(serving, &servers);
+        let (cert_pem, key_pem) = signed(&serving, &servers);
         let mut carol = CertificateParams::default();
         carol.distinguished_name.push(DnType::CommonName, "carol");
         carol.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        let (carols, carols_key) = signed(carol, &clients);
+        let (carols, carols_key) = signed(&carol, &clients);
         let files = Self {
             dir,
             ca_pem: servers.pem(),
@@ -97,7 +97,7 @@ fn authority(name: &str) -> Issuer {
     Issuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
 }
 
-fn signed(params: CertificateParams, by: &Issuer) -> (String, String) {
+fn signed(params: &CertificateParams, by: &Issuer) -> (String, String) {
     let key = KeyPair::generate().unwrap();
     let certificate = params.signed_by(&key, by).unwrap();
     (certificate.pem(), key.serialize_pem())
