@@ -85,7 +85,9 @@ pub(crate) fn own_authorization(
     if identity != Identity::Token || !is_its_own {
         return None;
     }
-    let token = bearer_tokens(headers).into_iter().next()?;
+    // Of two, one may be somebody else's whom the authenticator does not know and the cluster does.
+    let tokens = bearer_tokens(headers);
+    let [token] = &tokens[..] else { return None };
     let mut authorization = HeaderValue::try_from(format!("Bearer {token}")).ok()?;
     authorization.set_sensitive(true);
     Some(authorization)
@@ -132,7 +134,7 @@ mod tests {
     use std::collections::BTreeMap;
     use std::sync::Arc;
 
-    use http::header::AUTHORIZATION;
+    use http::header::{AUTHORIZATION, CONNECTION, SEC_WEBSOCKET_PROTOCOL, UPGRADE};
 
     use super::*;
 
@@ -205,6 +207,27 @@ mod tests {
         }
         let user = UserInfo::default();
         assert!(Identity::Token.of(&user, None).is_none());
+        // One of two may be somebody else's.
+        let two = HeaderMap::from_iter([
+            (AUTHORIZATION, HeaderValue::from_static("Bearer theirs")),
+            (CONNECTION, HeaderValue::from_static("Upgrade")),
+            (UPGRADE, HeaderValue::from_static("websocket")),
+            (
+                SEC_WEBSOCKET_PROTOCOL,
+                HeaderValue::from_static("a, base64url.bearer.authorization.k8s.io.dA"),
+            ),
+        ]);
+        let authenticated = Authenticated {
+            user: Arc::new(user),
+            expires: None,
+            known_until: None,
+            method: Method::TokenFile,
+        };
+        assert_eq!(bearer_tokens(&two).len(), 2);
+        assert_eq!(
+            own_authorization(Identity::Token, &authenticated, &two),
+            None
+        );
     }
 
     #[test]
