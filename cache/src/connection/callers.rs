@@ -42,8 +42,8 @@ impl Connection {
             let why = "a caller's token is not sent over plain http";
             return Err(UpstreamError::Connect(why.into()));
         }
-        let tls = Arc::clone(&self.tls.lock().live);
-        let client = match of_caller && tls.client_auth_cert_resolver.has_certs() {
+        // Also where the proxy has no certificate now: it may have one a moment later, or had one a moment ago.
+        let client = match of_caller {
             true => self.without_certificate().map_err(UpstreamError::Connect)?,
             false => self.live.load_full(),
         };
