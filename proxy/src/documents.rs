@@ -13,9 +13,9 @@ use std::sync::Arc;
 use fleetcache_cache::cluster_accessor::ClusterAccessor;
 use fleetcache_cache::documents::{Document, DocumentKey};
 use http::header::{
-    ACCEPT, ACCEPT_ENCODING, ACCEPT_RANGES, AGE, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH,
-    CONTENT_TYPE, ETAG, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE,
-    LAST_MODIFIED, RANGE, UPGRADE, USER_AGENT,
+    ACCEPT, ACCEPT_ENCODING, ACCEPT_RANGES, AGE, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING,
+    CONTENT_LENGTH, CONTENT_TYPE, ETAG, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE,
+    IF_UNMODIFIED_SINCE, LAST_MODIFIED, RANGE, UPGRADE, USER_AGENT,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use http_body_util::BodyExt;
@@ -60,11 +60,22 @@ pub struct DocumentAnswer {
     pub from_memory: bool,
 }
 
+/// Whether what the answer depends on ends at the proxy, since `Connection` names it: the cluster then answers another request
+/// than the one that would be remembered.
+fn takes_away(headers: &HeaderMap) -> bool {
+    tokens(headers, &CONNECTION).any(|named| {
+        [ACCEPT, USER_AGENT, IF_NONE_MATCH, IF_MODIFIED_SINCE]
+            .iter()
+            .any(|name| named.eq_ignore_ascii_case(name.as_str()))
+    })
+}
+
 impl DocumentRequest {
     /// Reads a request; `None` where it is for no document.
     pub fn of(info: &RequestInfo<'_>, headers: &HeaderMap) -> Option<Self> {
         if info.verb != Verb::Get
             || info.resource.is_some()
+            || takes_away(headers)
             || LEFT_TO_THE_SERVER
                 .iter()
                 .any(|name| headers.contains_key(name))

@@ -26,6 +26,24 @@ fn request(target: &str, lines: &[(&str, &str)]) -> Option<DocumentRequest> {
 }
 
 #[test]
+fn what_a_request_takes_away_from_itself_is_no_part_of_a_document() {
+    let asked = |connection| {
+        let lines = [("accept", OPENAPI_PROTOBUF), ("connection", connection)];
+        request("/openapi/v3/version", &lines).is_some()
+    };
+    for connection in [
+        "accept",
+        "close, Accept",
+        "user-agent",
+        "IF-None-Match",
+        "if-modified-since",
+    ] {
+        assert!(!asked(connection), "{connection}");
+    }
+    assert!(asked("keep-alive, x-accept"));
+}
+
+#[test]
 fn documents_are_told_from_their_paths() {
     for (target, expected) in [
         ("/version", Some("/version")),
