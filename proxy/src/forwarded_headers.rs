@@ -8,6 +8,8 @@ use http::header::{
     SEC_WEBSOCKET_PROTOCOL, UPGRADE,
 };
 
+use crate::status::AUDIT_ID;
+
 /// The WebSocket subprotocol by which a browser carries a bearer token; what follows is the token.
 const BEARER_SUBPROTOCOL: &str = "base64url.bearer.authorization.k8s.io.";
 
@@ -22,7 +24,9 @@ pub struct Forwarding {
 
 /// The headers of a request on its way to a cluster. `Host` and `Authorization` are left to the connection.
 pub fn request(client: &HeaderMap, forwarding: Forwarding) -> HeaderMap {
-    let named = named_in_connection(client);
+    let mut named = named_in_connection(client);
+    // By it the cluster's audit log and the proxy's name the same request, whatever the client says.
+    named.retain(|name| name != AUDIT_ID);
     let mut headers = HeaderMap::with_capacity(client.len());
     for (name, value) in client {
         if is_hop_by_hop(name) || named.contains(name) || is_trailer(name) || is_claim(name) {
@@ -125,7 +129,9 @@ pub(crate) fn tokens<'a>(
 /// Writes `Connection: Upgrade` and the `Upgrade` as the other side sent it.
 fn keep_upgrade(from: &HeaderMap, to: &mut HeaderMap) {
     to.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
-    for value in from.get_all(UPGRADE) {
+    // What is no text was not looked at by whoever let the others pass.
+    let values = from.get_all(UPGRADE).into_iter();
+    for value in values.filter(|value| value.to_str().is_ok()) {
         to.append(UPGRADE, value.clone());
     }
 }
@@ -299,6 +305,28 @@ mod tests {
             &["accept-encoding: identity", "accept: a/b"],
         );
         check_request(READ_ALONG, &[], &["accept-encoding: identity"]);
+    }
+
+    #[test]
+    fn the_id_of_a_request_is_not_taken_away() {
+        check_request(
+            READ,
+            &["audit-id: mine", "x-own: 1", "connection: audit-id, x-own"],
+            &["audit-id: mine"],
+        );
+    }
+
+    #[test]
+    fn an_upgrade_that_is_no_text_does_not_pass_beside_one_that_is() {
+        check_request(
+            UPGRADING,
+            &[
+                "connection: Upgrade",
+                "upgrade: websocket",
+                "upgrade: h2c, \u{e9}",
+            ],
+            &["connection: Upgrade", "upgrade: websocket"],
+        );
     }
 
     #[test]
