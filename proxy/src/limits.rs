@@ -44,6 +44,10 @@ impl Limits {
                 || self.authorizer.of_cluster(),
                 |it| Arc::clone(&it.decisions),
             );
+            // How long each counts was said when it was made.
+            if known.is_some_and(|it| it.settings.authorization != settings.authorization) {
+                decisions.forget();
+            }
             let limits = ClusterLimits {
                 settings,
                 decisions,
@@ -108,6 +112,21 @@ mod tests {
             identity: Default::default(),
             authorization: Default::default(),
         }
+    }
+
+    #[test]
+    fn decisions_are_made_again_where_they_would_count_otherwise() {
+        let limits = Limits::default();
+        let set = |settings: ClusterSettings| {
+            limits.set([("a".to_owned(), settings)]);
+            limits.get("a").unwrap().decisions.changes()
+        };
+        let first = set(settings(1));
+        assert_eq!(set(settings(2)), first);
+        let mut shorter = settings(2);
+        shorter.authorization.allow_ttl /= 2;
+        assert_eq!(set(shorter.clone()), first + 1);
+        assert_eq!(set(shorter), first + 1);
     }
 
     #[test]

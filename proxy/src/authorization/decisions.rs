@@ -140,11 +140,15 @@ impl ClusterDecisions {
     pub(crate) const MAY_NOT_ASK: &str = "the proxy's credential may not create subjectaccessreviews, so that all reads go \
                                           live: grant it the ClusterRole that `fleetcache rbac` prints";
 
-    /// Forgets what was decided: roles have changed. What counts while nobody can be asked goes, too, and what is asked
-    /// just now has no answer.
+    /// Forgets what was decided: roles have changed.
     pub fn flush(&self) {
         let settles = Instant::now() + SETTLES;
         self.settles.store(Some(Arc::new(settles)));
+        self.forget();
+    }
+
+    /// Forgets what was decided. What counts while nobody can be asked goes, too, and what is asked just now has no answer.
+    pub fn forget(&self) {
         self.changes.fetch_add(1, Ordering::SeqCst);
         self.decisions.flush();
         self.last_allows.flush();
@@ -155,7 +159,7 @@ impl ClusterDecisions {
         **self.may_ask.load()
     }
 
-    pub(super) fn changes(&self) -> u64 {
+    pub(crate) fn changes(&self) -> u64 {
         self.changes.load(Ordering::SeqCst)
     }
 

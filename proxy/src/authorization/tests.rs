@@ -104,6 +104,19 @@ async fn an_allow_counts_for_its_time_and_not_longer() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_forgotten_is_asked_again_and_counts_as_before() {
+    let (clusters, cluster) = (Clusters::start(&["a"]), Cluster::that(cluster_wide));
+    let access = clusters.access("a", &alice());
+    assert!(access.allows(&cluster, &pod("x")).await);
+    access.decisions.forget();
+    assert!(!access.was_allowed(1, || pod("x")));
+    let until = Some(Instant::now() + TEN_SECONDS);
+    let verdict = access.ask_it(&cluster, &pod("x")).await;
+    assert_eq!(verdict, Verdict::Allowed { until });
+    assert_eq!(cluster.asked(), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_deny_is_known_for_its_time() {
     let (clusters, cluster) = (Clusters::start(&["a"]), Cluster::that(|_| Says::Deny));
     let access = clusters.access("a", &alice());
