@@ -414,8 +414,10 @@ impl Handler {
         let writer = request.extensions().get::<AnswerWriter>().cloned();
         let roles = changes_roles(info).then(|| RoleWrite::of(&access.decisions));
         // Not of a tunnel, which is the cluster's own from its beginning.
-        let recheck = (info.verb == Verb::Watch)
-            .then(|| self.recheck(&request, Shows::Live(Arc::clone(cluster))));
+        let recheck = (info.verb == Verb::Watch).then(|| {
+            let (cluster, user) = (Arc::clone(cluster), access.user.clone());
+            self.recheck(&request, Shows::Live { cluster, user })
+        });
         let answer = live::forward(connection, live, request, &self.parts.tunnels).await;
         drop(permit);
         let answer = answer.map(|response| {

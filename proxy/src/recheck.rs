@@ -9,7 +9,9 @@ use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
-use fleetcache_auth::{Authenticated, AuthenticationError, Credentials, KeptCredentials, Question};
+use fleetcache_auth::{
+    Authenticated, AuthenticationError, Credentials, KeptCredentials, Question, UserInfo,
+};
 use fleetcache_cache::cluster_accessor::ClusterAccessor;
 use futures_util::future::BoxFuture;
 use http_body_util::BodyExt;
@@ -38,7 +40,11 @@ pub(crate) enum Shows {
     /// What is in memory of a cluster: this question says who may see it.
     Memory(Arc<ClusterAccessor>, Box<Question>),
     /// What the cluster itself tells the user. It was asked whether the user may, and does not end watches for that.
-    Live(Arc<ClusterAccessor>),
+    Live {
+        cluster: Arc<ClusterAccessor>,
+        /// As whom; `None` where as the proxy itself.
+        user: Option<Arc<UserInfo>>,
+    },
     /// The fleet.
     Fleet,
 }
@@ -118,7 +124,7 @@ async fn over<F: Future<Output = Look>>(look: impl Fn() -> F, patience: Duration
 impl Shows {
     fn cluster(&self) -> Option<&Arc<ClusterAccessor>> {
         match self {
-            Self::Memory(cluster, _) | Self::Live(cluster) => Some(cluster),
+            Self::Memory(cluster, _) | Self::Live { cluster, .. } => Some(cluster),
             Self::Fleet => None,
         }
     }
@@ -175,10 +181,20 @@ impl Recheck {
                 let access = Access::of(cluster, &limits, identity, &known.user);
                 now(&access, cluster.current(), question).await
             }
-            Shows::Live(_) | Shows::Fleet => Verdict::Allowed { until: None },
+            // Other credentials of the same request may be somebody else's.
+            Shows::Live { user, .. }
+                if !user.as_ref().is_none_or(|it| is_same(it, &known.user)) =>
+            {
+                return Look::MayNot;
+            }
+            Shows::Live { .. } | Shows::Fleet => Verdict::Allowed { until: None },
         };
         found(verdict, &known, &limits.settings.authorization)
     }
+}
+
+fn is_same(one: &UserInfo, other: &UserInfo) -> bool {
+    (&one.name, &one.uid) == (&other.name, &other.uid)
 }
 
 /// What the cluster says now, where it is connected or need not be asked.

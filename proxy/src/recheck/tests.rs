@@ -221,7 +221,7 @@ impl Watching {
 async fn the_same_credential_is_judged_by_what_is_in_force() {
     for watching in [
         Watching::of_cluster(),
-        Watching::new(|clusters| Shows::Live(clusters.cache.get("a").unwrap())),
+        Watching::new(|clusters| live(clusters, None)),
         Watching::new(|_| Shows::Fleet),
     ] {
         assert!(watching.may().await);
@@ -235,6 +235,28 @@ async fn the_same_credential_is_judged_by_what_is_in_force() {
         watching.recheck.authentication.store(None);
         assert!(watching.may().await);
     }
+}
+
+fn live(clusters: &Clusters, user: Option<UserInfo>) -> Shows {
+    Shows::Live {
+        cluster: clusters.cache.get("a").unwrap(),
+        user: user.map(Arc::new),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_live_watch_goes_on_as_nobody_else() {
+    let alice = UserInfo {
+        name: "alice".to_owned(),
+        uid: "1".to_owned(),
+        ..UserInfo::default()
+    };
+    let watching = Watching::new(|clusters| live(clusters, Some(alice)));
+    assert!(watching.may().await);
+    watching.tokens("t,alice,2\n");
+    assert!(!watching.may().await, "it is another alice");
+    watching.tokens("t,bob,1\n");
+    assert!(!watching.may().await);
 }
 
 #[tokio::test(start_paused = true)]
