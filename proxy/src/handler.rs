@@ -414,7 +414,8 @@ impl Handler {
         let writer = request.extensions().get::<AnswerWriter>().cloned();
         let roles = changes_roles(info).then(|| RoleWrite::of(&access.decisions));
         // Not of a tunnel, which is the cluster's own from its beginning.
-        let recheck = (info.verb == Verb::Watch).then(|| {
+        let is_watch = long_running && !info.may_pause();
+        let recheck = is_watch.then(|| {
             let (cluster, user) = (Arc::clone(cluster), access.user.clone());
             self.recheck(&request, Shows::Live { cluster, user })
         });

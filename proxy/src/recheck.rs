@@ -4,6 +4,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
@@ -31,6 +32,9 @@ const AT_MOST_EVERY: Duration = Duration::from_millis(250);
 
 /// Every watch looks so often, however long an Allow counts: as long as is known of a token what was said of it.
 const AT_LEAST_EVERY: Duration = Duration::from_secs(10);
+
+/// A client that does not read keeps its watch from looking. After so long nothing is shown before it has looked.
+const LATE: Duration = Duration::from_secs(1);
 
 /// The pauses while it cannot be said: the first, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
@@ -85,24 +89,35 @@ pub(crate) fn while_allowed(body: Body, recheck: Recheck) -> Body {
         // A look is seldom, and large.
         Box::pin(async move { recheck.look().await })
     };
-    until(body, Box::pin(over(look, patience)))
+    until(body, look, patience)
 }
 
-fn until(body: Body, over: BoxFuture<'static, ()>) -> Body {
+fn until<F>(body: Body, look: impl Fn() -> F + Send + Sync + 'static, patience: Duration) -> Body
+where
+    F: Future<Output = Look> + Send + 'static,
+{
+    let is_late = Arc::new(AtomicBool::new(false));
+    let over: BoxFuture<'static, ()> = Box::pin(over(look, patience, Arc::clone(&is_late)));
     WhileAllowed {
         body,
         over: Rarely::new(over),
+        is_late,
     }
     .boxed_unsync()
 }
 
 /// Ends when the user may not see it any more, or nobody has said so for that long. Looks at once: what it began with may have
-/// been known for a while.
-async fn over<F: Future<Output = Look>>(look: impl Fn() -> F, patience: Duration) {
+/// been known for a while. `is_late` while it looks that should have looked before.
+async fn over<F: Future<Output = Look>>(
+    look: impl Fn() -> F,
+    patience: Duration,
+    is_late: Arc<AtomicBool>,
+) {
     let mut ends = Instant::now() + patience;
     let mut pause = PAUSES.0;
     loop {
         let found = look().await;
+        is_late.store(false, Ordering::Relaxed);
         let now = Instant::now();
         let next = match found {
             Look::May { again, at_last } => {
@@ -117,7 +132,9 @@ async fn over<F: Future<Output = Look>>(look: impl Fn() -> F, patience: Duration
                 next
             }
         };
-        sleep_until(next.max(now + AT_MOST_EVERY)).await;
+        let next = next.max(now + AT_MOST_EVERY);
+        sleep_until(next).await;
+        is_late.store(next.elapsed() > LATE, Ordering::Relaxed);
     }
 }
 
@@ -237,6 +254,8 @@ fn found(verdict: Verdict, known: &Authenticated, settings: &AuthorizationSettin
 struct WhileAllowed {
     body: Body,
     over: Rarely<BoxFuture<'static, ()>>,
+    /// What has piled up may be of after the user lost its right.
+    is_late: Arc<AtomicBool>,
 }
 
 impl HttpBody for WhileAllowed {
@@ -250,6 +269,9 @@ impl HttpBody for WhileAllowed {
         // First: a watch that is never silent ends, too.
         if Pin::new(&mut self.over).poll(context).is_ready() {
             return Poll::Ready(None);
+        }
+        if self.is_late.load(Ordering::Relaxed) {
+            return Poll::Pending;
         }
         Pin::new(&mut self.body).poll_frame(context)
     }

@@ -1,6 +1,6 @@
 //! Watches on paused time, over clusters and authenticators that say one thing and then another.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 
 use fleetcache_auth::{
     Authenticator, Method, Methods, ReviewTokens, TokenError, TokenFile, TokenUser, UserInfo,
@@ -34,7 +34,7 @@ async fn ends<F: Future<Output = Look>>(look: impl Fn() -> F) -> Option<Duration
     let began = Instant::now();
     // Not on a multiple of what it waits for: who is first is not said.
     let hour = Duration::from_secs(3605);
-    let ended = tokio::time::timeout(hour, over(look, STALE)).await;
+    let ended = tokio::time::timeout(hour, over(look, STALE, Arc::default())).await;
     ended.is_ok().then(|| Instant::now() - began)
 }
 
@@ -89,13 +89,46 @@ async fn a_watch_that_is_never_silent_ends_too() {
     let body = StreamBody::new(lines).boxed_unsync();
     // Nobody can say.
     let never = || std::future::ready(Look::Unknown);
-    let mut body = until(body, Box::pin(over(never, STALE)));
+    let mut body = until(body, never, STALE);
     let began = Instant::now();
     while body.frame().await.is_some() {
         advance(Duration::from_secs(1)).await;
         assert!(Instant::now() - began < Duration::from_secs(310));
     }
     assert!(Instant::now() - began >= STALE);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_shown_before_a_look_that_comes_late() {
+    for may in [true, false] {
+        let lines =
+            futures_util::stream::repeat_with(|| Ok(Frame::data(Bytes::from_static(b"{}\n"))));
+        let body = StreamBody::new(lines).boxed_unsync();
+        let looks = AtomicUsize::new(0);
+        let look = move || {
+            let is_first = looks.fetch_add(1, Ordering::Relaxed) == 0;
+            async move {
+                if !is_first {
+                    tokio::time::sleep(Duration::from_secs(3)).await;
+                }
+                let now = Instant::now();
+                match is_first || may {
+                    true => Look::May {
+                        again: now + TEN_SECONDS,
+                        at_last: now + STALE,
+                    },
+                    false => Look::MayNot,
+                }
+            }
+        };
+        let mut body = until(body, look, STALE);
+        assert!(body.frame().await.is_some());
+        // It reads again after a minute.
+        advance(Duration::from_secs(60)).await;
+        let began = Instant::now();
+        assert_eq!(body.frame().await.is_some(), may);
+        assert_eq!(began.elapsed(), Duration::from_secs(3));
+    }
 }
 
 #[tokio::test(start_paused = true)]
