@@ -26,6 +26,14 @@ pub struct UserInfo {
 }
 
 impl UserInfo {
+    /// About its bytes in memory.
+    pub fn bytes(&self) -> usize {
+        let texts = |texts: &[String]| texts.iter().map(|text| 24 + text.len()).sum::<usize>();
+        let extra = self.extra.iter();
+        let extra = extra.map(|(key, values)| 48 + key.len() + texts(values));
+        self.name.len() + self.uid.len() + texts(&self.groups) + extra.sum::<usize>()
+    }
+
     /// The one user of the generated token: `fleetcache:admin` in the groups `fleetcache:admins` and
     /// `system:authenticated`. The names are the proxy's own; no cluster knows them.
     pub fn admin() -> Self {

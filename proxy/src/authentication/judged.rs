@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
-use fleetcache_auth::{TokenError, TokenUser, UserInfo, reviewed, token_review, unverified_expiry};
+use fleetcache_auth::{TokenError, TokenUser, reviewed, token_review, unverified_expiry};
 use fleetcache_cache::cluster_accessor::ClusterAccessor;
 use fleetcache_cache::facts::{ClusterFacts, Facts, NoFact};
 use http::StatusCode;
@@ -155,14 +155,8 @@ impl std::fmt::Debug for Judged {
 /// About its bytes in memory, what the cache needs for it included.
 fn weight(said: &Said) -> u32 {
     const OVERHEAD: usize = 512;
-    let texts = |texts: &[String]| texts.iter().map(|text| 24 + text.len()).sum::<usize>();
-    let of_user = |user: &UserInfo| {
-        let extra = user.extra.iter();
-        let extra = extra.map(|(key, values)| 48 + key.len() + texts(values));
-        user.name.len() + user.uid.len() + texts(&user.groups) + extra.sum::<usize>()
-    };
     let bytes = match said {
-        Ok(user) => user.as_ref().map_or(0, |it| of_user(&it.user)),
+        Ok(user) => user.as_ref().map_or(0, |it| it.user.bytes()),
         Err(why) => why.len(),
     };
     u32::try_from(OVERHEAD + bytes).unwrap_or(u32::MAX)

@@ -23,13 +23,7 @@ impl Key {
     /// About its bytes in memory, what the cache needs for it included.
     pub(super) fn weight(&self) -> u32 {
         const OVERHEAD: usize = 512;
-        let user = &self.user;
-        let texts = |texts: &[String]| texts.iter().map(|text| 24 + text.len()).sum::<usize>();
-        let extra = user
-            .extra
-            .iter()
-            .map(|(key, values)| 48 + key.len() + texts(values));
-        let user = user.name.len() + user.uid.len() + texts(&user.groups) + extra.sum::<usize>();
+        let user = self.user.bytes();
         u32::try_from(OVERHEAD + user + bytes(&self.question)).unwrap_or(u32::MAX)
     }
 }
