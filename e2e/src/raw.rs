@@ -68,6 +68,12 @@ impl Raw {
         self.stream.write_all(bytes).await.is_ok() && self.stream.flush().await.is_ok()
     }
 
+    /// Says that nothing more will be sent. What is said to that can still be read.
+    pub async fn end(&mut self) {
+        // The other side may have hung up already.
+        let _ = self.stream.shutdown().await;
+    }
+
     /// The next bytes; none at the end, however it comes.
     ///
     /// # Errors

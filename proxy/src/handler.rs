@@ -16,35 +16,31 @@ use tokio_util::task::TaskTracker;
 
 use crate::audit::{Answered, Audit, Record};
 use crate::authentication::{Authentication, authenticate};
-use crate::authorization::{Access, AuthorizationMode, AuthorizationSettings, ClusterDecisions};
+use crate::authorization::{Access, AuthorizationMode, AuthorizationSettings};
 use crate::body::Body;
 use crate::cache_control::CacheControl;
 use crate::decision::LiveReason;
 use crate::documents::DocumentRequest;
-use crate::draining;
 use crate::error::Error;
 use crate::fleet_api::{FleetApi, FleetRequest};
 use crate::identity::{AsWhom, Identity, own_authorization};
 use crate::limits::{ClusterLimits, Limits};
 use crate::listener::{AnswerWriter, ClientChain};
-use crate::live::{self, LiveRequest};
 use crate::memory;
 use crate::metrics::Metrics;
-use crate::observe::Observation;
 use crate::question;
 use crate::read_settings::ReadSettings;
 use crate::recheck::{Recheck, Shows, while_allowed};
-use crate::request_info::{RequestInfo, ResourcePath, Verb};
+use crate::request_info::{RequestInfo, Verb};
 use crate::status;
 
 mod asked;
+mod changes;
+mod forwarding;
 mod outcome;
 
 use asked::Asked;
 use outcome::Outcome;
-
-/// The group of roles and their bindings.
-const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// What the data path is told by the configuration, per cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,10 +88,9 @@ pub struct HandlerParts {
 }
 
 /// Who asks a cluster, what for, and as whom the cluster is asked.
-#[derive(Clone, Copy)]
 struct Caller<'a> {
     access: &'a Access,
-    as_whom: AsWhom<'a>,
+    as_whom: AsWhom,
     info: &'a RequestInfo<'a>,
     limits: &'a ClusterLimits,
 }
@@ -272,7 +267,7 @@ impl Handler {
         let identity = settings.identity.for_whom(authenticated.method);
         let access = Access::of(&cluster, &limits, identity, &authenticated.user);
         let own = own_authorization(identity, &authenticated, request.headers());
-        let as_whom = identity.of(&authenticated.user, own.as_ref());
+        let as_whom = identity.of(&authenticated.user, own);
         let as_whom = as_whom.ok_or_else(|| Error::TokenNeeded {
             cluster: info.cluster.to_owned(),
         })?;
@@ -338,7 +333,8 @@ impl Handler {
             });
         }
         // 5 live: the cluster itself authorizes and answers
-        let response = self.forward(&caller, &connection, request).await?;
+        let response = self.forward(&caller, &connection, request, reason.as_str());
+        let response = response.await?;
         if response.status().is_success() {
             start_informer(&cluster, info, reason);
         }
@@ -358,7 +354,7 @@ impl Handler {
         let asked = document.ask(&access.cluster, epoch, request.headers_mut());
         let question = || question::of_document(caller.info);
         let may = access.asks(epoch, question);
-        match self.forward(caller, connection, request).await {
+        match self.forward(caller, connection, request, "document").await {
             Ok(response) => {
                 may.answered(response.status());
                 Ok(asked.answer(response).into())
@@ -372,91 +368,6 @@ impl Handler {
             }
         }
     }
-
-    async fn forward(
-        &self,
-        caller: &Caller<'_>,
-        connection: &Arc<Connection>,
-        request: Request<Incoming>,
-    ) -> Result<Response<Body>, Error> {
-        let Caller {
-            access,
-            as_whom,
-            info,
-            limits,
-        } = *caller;
-        let cluster = &access.cluster;
-        let long_running = info.is_long_running();
-        let permit = if long_running {
-            None
-        } else {
-            Some(limits.acquire().ok_or_else(|| Error::TooManyRequests {
-                cluster: info.cluster.to_owned(),
-            })?)
-        };
-        let on = (connection.generation, connection.epoch);
-        let observation = Observation::of(info, cluster.informers(), on);
-        self.parts.metrics.upstream_request(info.verb.as_str());
-        let live = LiveRequest {
-            cluster: info.cluster,
-            path_and_query: &info.path_and_query,
-            long_running,
-            watch: info.verb == Verb::Watch,
-            read_only: matches!(
-                *request.method(),
-                Method::GET | Method::HEAD | Method::OPTIONS
-            ),
-            request_timeout: limits.settings.request_timeout,
-            watch_disconnect_grace: limits.settings.watch_disconnect_grace,
-            removed: cluster.removed(),
-            as_whom,
-        };
-        let writer = request.extensions().get::<AnswerWriter>().cloned();
-        let roles = changes_roles(info).then(|| RoleWrite::of(&access.decisions));
-        // Not of a tunnel, which is the cluster's own from its beginning.
-        let is_watch = long_running && !info.may_pause();
-        let recheck = is_watch.then(|| {
-            let (cluster, user) = (Arc::clone(cluster), access.user.clone());
-            self.recheck(&request, Shows::Live { cluster, user })
-        });
-        let answer = live::forward(connection, live, request, &self.parts.tunnels).await;
-        drop(permit);
-        let answer = answer.map(|response| {
-            if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-                writer.iter().for_each(AnswerWriter::left_http);
-            }
-            if !long_running {
-                return response;
-            }
-            let response = match recheck {
-                Some(recheck) if response.status() == StatusCode::OK => {
-                    response.map(|body| while_allowed(body, recheck))
-                }
-                _ => response,
-            };
-            let writer = writer.as_ref().filter(|_| info.may_pause());
-            self.until_draining(response, writer.map(AnswerWriter::pausable))
-        });
-        if let Some(roles) = roles {
-            roles.ended(&answer);
-        }
-        match (answer, observation) {
-            (Ok(response), Some(observation)) => Ok(observation.answer(response)),
-            (Err(error), Some(observation)) if !error.outcome_unknown() => {
-                observation.not_sent();
-                Err(error)
-            }
-            (answer, _) => answer,
-        }
-    }
-
-    fn until_draining(
-        &self,
-        response: Response<Body>,
-        held: impl Send + Unpin + 'static,
-    ) -> Response<Body> {
-        response.map(|body| draining::until(&self.parts.draining, body, held))
-    }
 }
 
 /// Whether a request asks to be somebody else, which would be done with the proxy's own rights.
@@ -464,40 +375,6 @@ pub(crate) fn impersonates(headers: &HeaderMap) -> bool {
     // Some servers read `_` as `-`.
     let mut names = headers.keys().map(HeaderName::as_str);
     names.any(|name| name.starts_with("impersonate-") || name.starts_with("impersonate_"))
-}
-
-/// A write that may change who may do what: what was decided is forgotten when its answer comes, or when nobody waits for
-/// that any more.
-struct RoleWrite(Option<Arc<ClusterDecisions>>);
-
-impl RoleWrite {
-    fn of(decisions: &Arc<ClusterDecisions>) -> Self {
-        Self(Some(Arc::clone(decisions)))
-    }
-
-    fn ended(mut self, answer: &Result<Response<Body>, Error>) {
-        let is_refused = match answer {
-            Ok(answer) => answer.status().is_client_error(),
-            Err(error) => !error.outcome_unknown(),
-        };
-        if is_refused {
-            self.0 = None;
-        }
-    }
-}
-
-impl Drop for RoleWrite {
-    fn drop(&mut self) {
-        if let Some(decisions) = &self.0 {
-            decisions.flush();
-        }
-    }
-}
-
-/// Whether a request may have changed who may do what.
-fn changes_roles(info: &RequestInfo<'_>) -> bool {
-    let resource = || ResourcePath::parse_lenient(info.path());
-    info.verb.is_write() && resource().is_some_and(|it| &*it.gvr.group == RBAC)
 }
 
 /// A request that an informer of its kind could have answered was allowed: it may start one.

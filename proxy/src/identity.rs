@@ -1,5 +1,7 @@
 //! As whom a live request reaches its cluster.
 
+use std::sync::Arc;
+
 use fleetcache_auth::{Authenticated, Method, UserInfo, bearer_tokens};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -29,13 +31,9 @@ impl Identity {
     }
 
     /// Whose request it is to its cluster. `own` is the caller's [`own_authorization`]; `None` where there is none, and must be.
-    pub(crate) fn of<'a>(
-        self,
-        user: &'a UserInfo,
-        own: Option<&'a HeaderValue>,
-    ) -> Option<AsWhom<'a>> {
+    pub(crate) fn of(self, user: &Arc<UserInfo>, own: Option<HeaderValue>) -> Option<AsWhom> {
         match self {
-            Self::Impersonate => Some(AsWhom::User(user)),
+            Self::Impersonate => Some(AsWhom::User(Arc::clone(user))),
             Self::Token => own.map(AsWhom::Caller),
             Self::Proxy => Some(AsWhom::Proxy),
         }
@@ -43,19 +41,19 @@ impl Identity {
 }
 
 /// Whose request it is to its cluster.
-#[derive(Clone, Copy, Debug)]
-pub enum AsWhom<'a> {
+#[derive(Clone, Debug)]
+pub enum AsWhom {
     /// That of the proxy's credential.
     Proxy,
     /// That of the user, whom the proxy's credential impersonates.
-    User(&'a UserInfo),
+    User(Arc<UserInfo>),
     /// That of whoever this `Authorization` stands for; the proxy's credential has no part in it.
-    Caller(&'a HeaderValue),
+    Caller(HeaderValue),
 }
 
-impl<'a> AsWhom<'a> {
+impl AsWhom {
     /// The cluster judges the credential itself: what it says of it is for the client.
-    pub(crate) fn is_caller(self) -> bool {
+    pub(crate) fn is_caller(&self) -> bool {
         matches!(self, Self::Caller(_))
     }
 
@@ -63,7 +61,7 @@ impl<'a> AsWhom<'a> {
     ///
     /// # Errors
     /// Something of the user cannot be in a header. The authenticator lets no such user pass.
-    pub(crate) fn say(self, headers: &mut HeaderMap) -> Result<(), Error> {
+    pub(crate) fn say(&self, headers: &mut HeaderMap) -> Result<(), Error> {
         match self {
             Self::Proxy | Self::Caller(_) => Ok(()),
             Self::User(user) => impersonate(user, headers).map_err(|_| Error::Internal),
@@ -132,7 +130,6 @@ fn escaped(key: &str) -> String {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
-    use std::sync::Arc;
 
     use http::header::{AUTHORIZATION, CONNECTION, SEC_WEBSOCKET_PROTOCOL, UPGRADE};
 
@@ -153,7 +150,7 @@ mod tests {
             ]),
         };
         let mut headers = HeaderMap::new();
-        AsWhom::User(&user).say(&mut headers).unwrap();
+        AsWhom::User(Arc::new(user)).say(&mut headers).unwrap();
         let lines: Vec<_> = headers
             .iter()
             .map(|(name, value)| format!("{name}: {}", String::from_utf8_lossy(value.as_bytes())))
@@ -177,7 +174,7 @@ mod tests {
             name: "a\nb".to_owned(),
             ..UserInfo::default()
         };
-        let said = AsWhom::User(&user).say(&mut HeaderMap::new());
+        let said = AsWhom::User(Arc::new(user)).say(&mut HeaderMap::new());
         assert!(matches!(said, Err(Error::Internal)));
     }
 
@@ -205,7 +202,7 @@ mod tests {
         for method in [Method::Anonymous, Method::Certificate, Method::Generated] {
             assert_eq!(own(Identity::Token, method), None);
         }
-        let user = UserInfo::default();
+        let user = Arc::new(UserInfo::default());
         assert!(Identity::Token.of(&user, None).is_none());
         // One of two may be somebody else's.
         let two = HeaderMap::from_iter([
@@ -218,7 +215,7 @@ mod tests {
             ),
         ]);
         let authenticated = Authenticated {
-            user: Arc::new(user),
+            user,
             expires: None,
             known_until: None,
             method: Method::TokenFile,

@@ -2,7 +2,7 @@
 //!
 //! Nothing is held back and nothing is rewritten but headers (see [`forwarded_headers`]) and redirects (see
 //! [`location`]). Dropping the future or the answer's body ends the request upstream, so a client that goes away takes
-//! its request with it.
+//! its request with it: but a write of which all has passed goes on to its answer, see [`GoesOn`].
 
 use std::future::pending;
 use std::sync::Arc;
@@ -29,6 +29,7 @@ use crate::{location, upgrade};
 
 mod answer_body;
 mod client_body;
+mod goes_on;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
@@ -37,16 +38,17 @@ mod unauthorized;
 mod upstream;
 
 use answer_body::AnswerBody;
-use client_body::{ClientBody, Passed};
+pub(crate) use client_body::{ClientBody, Passed};
+pub(crate) use goes_on::GoesOn;
 use upstream::Upstream;
 
 /// A live request, told apart by what may be done with it.
 #[derive(Debug)]
-pub struct LiveRequest<'a> {
+pub struct LiveRequest {
     /// The cluster's name.
-    pub cluster: &'a str,
+    pub cluster: String,
     /// What follows `/clusters/<name>` in the request's target, byte for byte (`/` where nothing follows).
-    pub path_and_query: &'a str,
+    pub path_and_query: String,
     /// Watches, logs, exec, attach, port-forward and proxy: no timeout until headers.
     pub long_running: bool,
     /// A watch: it stays silent for `watch_disconnect_grace` after a disconnect, then ends cleanly.
@@ -58,29 +60,29 @@ pub struct LiveRequest<'a> {
     /// See `watch`.
     pub watch_disconnect_grace: Duration,
     /// Fires when the cluster is removed: its tunnels end.
-    pub removed: &'a CancellationToken,
+    pub removed: CancellationToken,
     /// Whose request it is to the cluster.
-    pub as_whom: AsWhom<'a>,
+    pub as_whom: AsWhom,
 }
 
 /// Sends a request to its cluster and streams the answer back; upgrades become tunnels, tasks of `tunnels`.
 ///
 /// # Errors
 /// What the proxy answers instead.
-pub async fn forward(
+pub(crate) async fn forward(
     connection: &Arc<Connection>,
-    live: LiveRequest<'_>,
-    request: Request<Incoming>,
+    live: &LiveRequest,
+    request: Request<ClientBody>,
     tunnels: &TaskTracker,
 ) -> Result<Response<Body>, Error> {
-    exchange(connection, &live, request, tunnels).await
+    exchange(connection, live, request, tunnels).await
 }
 
 /// [`forward`], over anything that can send.
 async fn exchange<U: Upstream>(
     upstream: &Arc<U>,
-    live: &LiveRequest<'_>,
-    mut request: Request<Incoming>,
+    live: &LiveRequest,
+    mut request: Request<ClientBody>,
     tunnels: &TaskTracker,
 ) -> Result<Response<Body>, Error> {
     // Its target is an authority and no path, so there is nothing below `/clusters/<name>` that it could mean.
@@ -103,7 +105,7 @@ async fn exchange<U: Upstream>(
     let repeat = client_upgrade
         .is_none()
         .then(|| (parts.method.clone(), headers.clone()));
-    let (body, passed) = ClientBody::new(body);
+    let passed = body.passed();
     let until = (!live.long_running).then(|| Instant::now() + live.request_timeout);
 
     let mut upstream = Arc::clone(upstream);
@@ -126,7 +128,7 @@ async fn exchange<U: Upstream>(
     }
     if unauthorized::refuses_the_proxy(live, &answer) {
         unauthorized::tell(&upstream, credential);
-        return Err(credential_rejected(live.cluster));
+        return Err(credential_rejected(&live.cluster));
     }
     if answer.status() == StatusCode::UNAUTHORIZED && !live.as_whom.is_caller() {
         // Whoever said it, a probe tells whether the proxy's own credential still works.
@@ -140,12 +142,19 @@ async fn exchange<U: Upstream>(
         let Some(client) = client_upgrade else {
             return Err(not_asked_for(live));
         };
-        upgrade::tunnel(live.cluster, client, answer, tunnels, live.removed, record);
+        upgrade::tunnel(
+            &live.cluster,
+            client,
+            answer,
+            tunnels,
+            &live.removed,
+            record,
+        );
         empty()
     } else {
         // An error answer to a watch is a Status of known length like any other.
         let grace = (live.watch && status == StatusCode::OK).then_some(live.watch_disconnect_grace);
-        AnswerBody::new(live.cluster, answer.into_body(), &upstream, grace).boxed_unsync()
+        AnswerBody::new(&live.cluster, answer.into_body(), &upstream, grace).boxed_unsync()
     };
 
     let mut response = Response::new(body);
@@ -159,13 +168,13 @@ async fn exchange<U: Upstream>(
 
 fn to_cluster<U: Upstream>(
     upstream: &Arc<U>,
-    live: &LiveRequest<'_>,
+    live: &LiveRequest,
     method: Method,
     headers: HeaderMap,
     body: RequestBody,
 ) -> Request<RequestBody> {
-    let path = live.path_and_query;
-    match live.as_whom {
+    let path = &live.path_and_query;
+    match &live.as_whom {
         AsWhom::Caller(authorization) => {
             upstream.request_of_caller(method, path, headers, body, authorization.clone())
         }
@@ -176,13 +185,14 @@ fn to_cluster<U: Upstream>(
 /// Waits until the cluster answered, was disconnected, or took too long.
 async fn wait_for_answer<U: Upstream>(
     upstream: &Arc<U>,
-    live: &LiveRequest<'_>,
+    live: &LiveRequest,
     until: Option<Instant>,
     request: Request<RequestBody>,
     passed: &Passed,
 ) -> Result<Response<Incoming>, Error> {
-    let cluster = || live.cluster.to_owned();
-    let outcome_unknown = !live.read_only;
+    let cluster = || live.cluster.clone();
+    // What has not passed whole is nothing to the cluster, and has no chance to pass any more.
+    let outcome_unknown = || !live.read_only && !passed.break_off();
     tokio::select! {
         // An answer that is there already wins.
         biased;
@@ -193,12 +203,12 @@ async fn wait_for_answer<U: Upstream>(
             }
             Error::Upstream {
                 cluster: cluster(),
-                outcome_unknown: outcome_unknown && source.sent(),
+                outcome_unknown: source.sent() && outcome_unknown(),
                 source,
             }
         }),
-        () = upstream.lost().cancelled() => Err(Error::ConnectionEnded { cluster: cluster(), outcome_unknown }),
-        () = at(until) => Err(Error::UpstreamTimeout { cluster: cluster(), outcome_unknown }),
+        () = upstream.lost().cancelled() => Err(Error::ConnectionEnded { cluster: cluster(), outcome_unknown: outcome_unknown() }),
+        () = at(until) => Err(Error::UpstreamTimeout { cluster: cluster(), outcome_unknown: outcome_unknown() }),
     }
 }
 
@@ -210,21 +220,21 @@ async fn at(until: Option<Instant>) {
 }
 
 /// Says that a body of unknown length follows. hyper takes a GET or HEAD without any length for one without a body.
-fn announce_length(body: &Incoming, headers: &mut HeaderMap) {
+fn announce_length(body: &ClientBody, headers: &mut HeaderMap) {
     if !body.is_end_stream() && body.size_hint().exact().is_none() {
         headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
     }
 }
 
-fn answer_headers(answer: &Response<Incoming>, live: &LiveRequest<'_>, uri: &Uri) -> HeaderMap {
+fn answer_headers(answer: &Response<Incoming>, live: &LiveRequest, uri: &Uri) -> HeaderMap {
     let upgraded = answer.status() == StatusCode::SWITCHING_PROTOCOLS;
     let mut headers = forwarded_headers::response(answer.headers(), upgraded);
     let rewritten = headers
         .get(LOCATION)
         .and_then(|location| location.to_str().ok())
         .and_then(|location| {
-            let upstream = location::Upstream::of(uri, live.path_and_query)?;
-            location::rewrite(location, live.cluster, upstream)
+            let upstream = location::Upstream::of(uri, &live.path_and_query)?;
+            location::rewrite(location, &live.cluster, upstream)
         })
         .and_then(|location| HeaderValue::try_from(location).ok());
     if let Some(location) = rewritten {
@@ -246,9 +256,9 @@ fn credential_rejected(cluster: &str) -> Error {
 }
 
 /// A 101 to a request without `Upgrade`: what follows is no HTTP, and nobody would read it.
-fn not_asked_for(live: &LiveRequest<'_>) -> Error {
+fn not_asked_for(live: &LiveRequest) -> Error {
     Error::Upstream {
-        cluster: live.cluster.to_owned(),
+        cluster: live.cluster.clone(),
         outcome_unknown: !live.read_only,
         source: UpstreamError::Broken("switched protocols without being asked".into()),
     }

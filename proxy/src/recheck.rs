@@ -190,7 +190,7 @@ impl Recheck {
         };
         let identity = limits.settings.identity.for_whom(known.method);
         let own = own_authorization(identity, &known, &headers);
-        if identity.of(&known.user, own.as_ref()).is_none() {
+        if identity.of(&known.user, own).is_none() {
             return Look::MayNot;
         }
         let verdict = match &self.shows {

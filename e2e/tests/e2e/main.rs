@@ -29,6 +29,7 @@ mod fleet_api;
 mod fleet_box;
 mod forward;
 mod freshness;
+mod gone_writers;
 mod hostile;
 mod jwt;
 mod kubectl;

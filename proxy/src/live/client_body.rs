@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use fleetcache_cache::connection::empty_body;
@@ -18,22 +18,27 @@ const MOST_KEPT: usize = 64 << 10;
 
 /// Passes a client's body on and remembers whether it was the client that broke it: hyper reports both sides' failures
 /// as one, and only the cluster's are a reason to suspect the cluster.
+///
+/// A request whose body is not whole is none to the cluster: less than the length that was announced arrives there, or chunks
+/// without the last, and the connection ends. Every server of Kubernetes reads a body to its end before it acts.
 #[derive(Debug)]
-pub(super) struct ClientBody {
+pub(crate) struct ClientBody {
     inner: Incoming,
     passed: Passed,
 }
 
 /// What has passed of a client's body.
 #[derive(Clone, Debug)]
-pub(super) struct Passed(Arc<Mutex<State>>);
+pub(crate) struct Passed(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
     /// The client broke it.
     failed: bool,
-    /// All of it has passed.
-    ended: bool,
+    /// All of it has passed. A client may say so by the length that it announced and never end its stream.
+    is_whole: bool,
+    /// Nothing more may pass.
+    is_broken_off: bool,
     /// Copied: pieces as small and as many as a client likes would each cost more than they hold.
     kept: Vec<u8>,
     /// Not all of what has passed is kept.
@@ -41,6 +46,18 @@ struct State {
 }
 
 impl Passed {
+    /// Lets nothing more pass. False where all of it has passed already: the cluster may act on it.
+    pub(super) fn break_off(&self) -> bool {
+        let mut state = self.0.lock();
+        state.is_broken_off = !state.is_whole;
+        state.is_broken_off
+    }
+
+    /// Whether it was broken off: the cluster cannot have acted on it.
+    pub(crate) fn is_broken_off(&self) -> bool {
+        self.0.lock().is_broken_off
+    }
+
     /// Whether the client broke its body.
     pub(super) fn failed(&self) -> bool {
         self.0.lock().failed
@@ -49,7 +66,7 @@ impl Passed {
     /// The same body again, where all of it has passed and was kept.
     pub(super) fn again(&self) -> Option<RequestBody> {
         let state = self.0.lock();
-        if state.failed || state.is_lost || !state.ended {
+        if state.failed || state.is_lost || !state.is_whole {
             return None;
         }
         if state.kept.is_empty() {
@@ -77,17 +94,17 @@ impl State {
 }
 
 impl ClientBody {
-    pub(super) fn new(inner: Incoming) -> (Self, Passed) {
+    pub(crate) fn new(inner: Incoming) -> Self {
         let state = State {
-            ended: inner.is_end_stream(),
+            is_whole: is_whole(&inner),
             ..State::default()
         };
         let passed = Passed(Arc::new(Mutex::new(state)));
-        let body = Self {
-            inner,
-            passed: passed.clone(),
-        };
-        (body, passed)
+        Self { inner, passed }
+    }
+
+    pub(crate) fn passed(&self) -> Passed {
+        self.passed.clone()
     }
 }
 
@@ -99,19 +116,22 @@ impl Body for ClientBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let frame = Pin::new(&mut self.inner).poll_frame(cx);
-        if let Poll::Ready(frame) = &frame {
-            let mut state = self.passed.0.lock();
-            match frame {
-                Some(Ok(frame)) => {
-                    state.keep(frame);
-                    state.ended = self.inner.is_end_stream();
-                }
-                Some(Err(_)) => state.failed = true,
-                None => state.ended = true,
-            }
+        let Self { inner, passed } = &mut *self;
+        // Held meanwhile: a piece passes before it is broken off, or not at all.
+        let mut state = passed.0.lock();
+        if state.is_broken_off {
+            return Poll::Ready(Some(Err(BrokenOff.into())));
         }
-        frame.map_err(BoxError::from)
+        let frame = ready!(Pin::new(&mut *inner).poll_frame(cx));
+        match &frame {
+            Some(Ok(frame)) => {
+                state.keep(frame);
+                state.is_whole = is_whole(inner);
+            }
+            Some(Err(_)) => state.failed = true,
+            None => state.is_whole = true,
+        }
+        Poll::Ready(frame.map(|frame| frame.map_err(BoxError::from)))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -122,6 +142,16 @@ impl Body for ClientBody {
         self.inner.size_hint()
     }
 }
+
+/// Nothing more is to come, or nothing more that would count.
+fn is_whole(body: &Incoming) -> bool {
+    body.is_end_stream() || body.size_hint().exact() == Some(0)
+}
+
+/// The request ended before its body.
+#[derive(Debug, thiserror::Error)]
+#[error("the request was broken off")]
+struct BrokenOff;
 
 #[cfg(test)]
 mod tests {

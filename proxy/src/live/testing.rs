@@ -19,13 +19,14 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::upstream::Upstream;
-use super::{LiveRequest, exchange};
-use crate::body::BoxError;
+use super::{ClientBody, GoesOn, LiveRequest, exchange};
+use crate::body::{Body, BoxError};
 use crate::identity::AsWhom;
 use crate::status;
 
@@ -185,6 +186,25 @@ pub(crate) struct Proxy {
     address: SocketAddr,
     pub(crate) connection: Arc<FakeConnection>,
     pub(crate) tunnels: TaskTracker,
+    pub(crate) gone: UnboundedReceiver<Gone>,
+}
+
+/// What is seen of a client that goes away before its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gone {
+    /// The proxy has found out.
+    Client,
+    /// Its write was answered so, thereafter.
+    Answered(u16),
+}
+
+/// Tells that the client is gone, unless its answer came before.
+struct Present(Option<UnboundedSender<Gone>>);
+
+impl Drop for Present {
+    fn drop(&mut self) {
+        let _ = self.0.take().map(|tell| tell.send(Gone::Client));
+    }
 }
 
 impl Proxy {
@@ -206,18 +226,23 @@ impl Proxy {
         let tunnels = TaskTracker::new();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
+        let (tell, gone) = mpsc::unbounded_channel();
         let proxy = Self {
             address,
             connection: Arc::clone(&connection),
             tunnels: tunnels.clone(),
+            gone,
         };
         tokio::spawn(async move {
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
                 let (connection, tunnels) = (Arc::clone(&connection), tunnels.clone());
-                let service = service_fn(move |request| {
+                let tell = tell.clone();
+                let service = service_fn(move |request: Request<Incoming>| {
                     let (connection, tunnels) = (Arc::clone(&connection), tunnels.clone());
+                    let tell = tell.clone();
                     async move {
+                        let mut present = Present(Some(tell.clone()));
                         let target = request
                             .uri()
                             .path_and_query()
@@ -225,8 +250,11 @@ impl Proxy {
                         let target = target.to_owned();
                         let own = kind.as_caller.map(HeaderValue::from_static);
                         let live = LiveRequest {
-                            cluster: "a",
-                            path_and_query: target.strip_prefix("/clusters/a").unwrap_or(&target),
+                            cluster: "a".to_owned(),
+                            path_and_query: target
+                                .strip_prefix("/clusters/a")
+                                .unwrap_or(&target)
+                                .to_owned(),
                             long_running: kind.long_running,
                             watch: kind.watch,
                             read_only: matches!(
@@ -235,13 +263,26 @@ impl Proxy {
                             ),
                             request_timeout: kind.request_timeout,
                             watch_disconnect_grace: kind.watch_disconnect_grace,
-                            removed: &CancellationToken::new(),
-                            as_whom: own.as_ref().map_or(AsWhom::Proxy, AsWhom::Caller),
+                            removed: CancellationToken::new(),
+                            as_whom: own.map_or(AsWhom::Proxy, AsWhom::Caller),
                         };
-                        let answer = exchange(&connection, &live, request, &tunnels).await;
-                        Ok::<_, std::convert::Infallible>(
-                            answer.unwrap_or_else(|error| status::response(&error)),
-                        )
+                        let request = request.map(ClientBody::new);
+                        let passed = request.body().passed();
+                        let goes_on = !live.long_running && !live.read_only;
+                        let exchange = async move {
+                            let answer = exchange(&connection, &live, request, &tunnels).await;
+                            answer.unwrap_or_else(|error| status::response(&error))
+                        };
+                        let alone = move |answer: Response<Body>| {
+                            let code = answer.status().as_u16();
+                            tell.send(Gone::Answered(code)).unwrap();
+                        };
+                        let answer = match goes_on {
+                            true => GoesOn::new(passed, exchange, alone).await,
+                            false => exchange.await,
+                        };
+                        present.0 = None;
+                        Ok::<_, std::convert::Infallible>(answer)
                     }
                 });
                 tokio::spawn(async move {
@@ -308,8 +349,8 @@ where
 /// A cluster that answers every request with the same bytes and closes; it tells the requests that it got.
 pub(crate) async fn cluster_saying(
     answer: &'static str,
-) -> (SocketAddr, tokio::sync::mpsc::UnboundedReceiver<String>) {
-    let (seen, requests) = tokio::sync::mpsc::unbounded_channel();
+) -> (SocketAddr, UnboundedReceiver<String>) {
+    let (seen, requests) = mpsc::unbounded_channel();
     let address = cluster(move |mut stream| {
         let seen = seen.clone();
         async move {

@@ -21,7 +21,7 @@ use super::upstream::Upstream;
 const FLOW_SCHEMA: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
 
 /// Whether the answer refuses the proxy's own credential.
-pub(super) fn refuses_the_proxy<B>(live: &LiveRequest<'_>, answer: &Response<B>) -> bool {
+pub(super) fn refuses_the_proxy<B>(live: &LiveRequest, answer: &Response<B>) -> bool {
     answer.status() == StatusCode::UNAUTHORIZED
         && !live.as_whom.is_caller()
         && is_about_the_proxy(live, answer.headers())
@@ -54,9 +54,9 @@ pub(super) fn tell<U: Upstream>(upstream: &Arc<U>, refused: u64) {
 
 /// Whether it is the proxy's own credential that was refused, as far as the answer can tell. Where it cannot (logs,
 /// exec, proxied services: never subject to fairness), no.
-fn is_about_the_proxy(live: &LiveRequest<'_>, answer: &HeaderMap) -> bool {
+fn is_about_the_proxy(live: &LiveRequest, answer: &HeaderMap) -> bool {
     let under_fairness = live.watch || !live.long_running;
-    under_fairness && !may_be_proxied(live.path_and_query) && !answer.contains_key(FLOW_SCHEMA)
+    under_fairness && !may_be_proxied(&live.path_and_query) && !answer.contains_key(FLOW_SCHEMA)
 }
 
 /// Whether the path may name something behind the apiserver's proxy; one that is written in an odd way may.
@@ -77,14 +77,14 @@ mod tests {
     #[track_caller]
     fn check(path_and_query: &str, long_running: bool, watch: bool, passed: bool, expected: bool) {
         let live = LiveRequest {
-            cluster: "a",
-            path_and_query,
+            cluster: "a".to_owned(),
+            path_and_query: path_and_query.to_owned(),
             long_running,
             watch,
             read_only: true,
             request_timeout: Duration::ZERO,
             watch_disconnect_grace: Duration::ZERO,
-            removed: &tokio_util::sync::CancellationToken::new(),
+            removed: tokio_util::sync::CancellationToken::new(),
             as_whom: AsWhom::Proxy,
         };
         let mut headers = HeaderMap::new();

@@ -1,6 +1,16 @@
 //! A side that stalls or goes away.
 
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use http_body_util::{BodyExt, StreamBody};
+use hyper::body::Frame;
+use tokio::sync::Notify;
+use tokio::sync::mpsc::UnboundedReceiver;
+
 use super::*;
+use crate::body::BoxError;
+use crate::live::testing::Gone;
 
 #[tokio::test]
 async fn a_client_that_goes_away_ends_its_request() {
@@ -72,6 +82,88 @@ async fn a_client_that_breaks_its_upload_is_no_reason_to_suspect_the_cluster() {
     assert_eq!(proxy.suspected(), 0);
 }
 
+/// A cluster that reads a write of so many bytes and answers when it is told to.
+async fn answers_when_told(
+    length: usize,
+) -> (SocketAddr, UnboundedReceiver<&'static str>, Arc<Notify>) {
+    let (told, events) = mpsc::unbounded_channel();
+    let answer = Arc::new(Notify::new());
+    let may_answer = Arc::clone(&answer);
+    let address = cluster(move |mut stream| {
+        let (told, answer) = (told.clone(), Arc::clone(&may_answer));
+        async move {
+            read_head(&mut stream).await;
+            stream.read_exact(&mut vec![0; length]).await.unwrap();
+            told.send("asked").unwrap();
+            tokio::select! {
+                () = answer.notified() => {
+                    let refused = "HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n";
+                    stream.write_all(refused.as_bytes()).await.unwrap();
+                }
+                () = gone(&mut stream) => told.send("gone").unwrap(),
+            }
+        }
+    })
+    .await;
+    (address, events, answer)
+}
+
+#[tokio::test]
+async fn a_write_that_has_passed_goes_on_to_its_answer_without_its_client() {
+    let (address, mut events, answer) = answers_when_told(2).await;
+    let mut proxy = Proxy::start(address, PLAIN).await;
+    let client = proxy.send(&post("/clusters/a/x")).await;
+    assert_eq!(events.recv().await, Some("asked"));
+    drop(client);
+    assert_eq!(proxy.gone.recv().await, Some(Gone::Client));
+    answer.notify_one();
+    assert_eq!(proxy.gone.recv().await, Some(Gone::Answered(403)));
+    assert_eq!(proxy.suspected(), 0);
+}
+
+/// The cluster has all that was announced; that the client's stream does not end is nothing to it.
+#[tokio::test]
+async fn a_write_is_whole_when_its_length_has_passed() {
+    let (address, mut events, answer) = answers_when_told(2).await;
+    let mut proxy = Proxy::start(address, PLAIN).await;
+    let (frames, body) = mpsc::unbounded_channel();
+    let body = futures_util::stream::unfold(body, |mut body| async {
+        body.recv().await.map(|frame| (frame, body))
+    });
+    let request = http::Request::post("https://p/clusters/a/x")
+        .header("content-length", "2")
+        .body(BodyExt::boxed(StreamBody::new(body)))
+        .unwrap();
+    let mut client = proxy.http2().await;
+    let asked = tokio::spawn(async move { client.send_request(request).await });
+    let piece = bytes::Bytes::from_static(b"{}");
+    frames.send(Ok::<_, BoxError>(Frame::data(piece))).unwrap();
+    assert_eq!(events.recv().await, Some("asked"));
+    asked.abort();
+    assert_eq!(proxy.gone.recv().await, Some(Gone::Client));
+    answer.notify_one();
+    assert_eq!(proxy.gone.recv().await, Some(Gone::Answered(403)));
+}
+
+#[tokio::test]
+async fn a_write_that_has_not_passed_ends_with_its_client() {
+    // One byte is missing, and the last chunk.
+    for (framing, length) in [("content-length: 3", 2), ("transfer-encoding: chunked", 7)] {
+        let (address, mut events, _answer) = answers_when_told(length).await;
+        let mut proxy = Proxy::start(address, PLAIN).await;
+        let piece = if length == 2 { "{}" } else { "2\r\n{}\r\n" };
+        let client = proxy
+            .send(&format!(
+                "POST /clusters/a/x HTTP/1.1\r\nhost: p\r\n{framing}\r\n\r\n{piece}"
+            ))
+            .await;
+        assert_eq!(events.recv().await, Some("asked"));
+        drop(client);
+        assert_eq!(events.recv().await, Some("gone"));
+        assert_ne!(proxy.gone.try_recv(), Ok(Gone::Answered(403)));
+    }
+}
+
 #[tokio::test]
 async fn a_stalled_upload_times_out() {
     let (told, mut events) = mpsc::unbounded_channel();
@@ -94,6 +186,11 @@ async fn a_stalled_upload_times_out() {
         .await;
     let head = read_head(&mut client).await;
     assert_eq!(request_line(&head), "HTTP/1.1 504 Gateway Timeout");
+    let mut body = vec![0; 1000];
+    let length = client.read(&mut body).await.unwrap();
+    let body = String::from_utf8_lossy(&body[..length]);
+    assert!(body.contains("did not answer in time"), "{body}");
+    assert!(!body.contains("OutcomeUnknown"), "{body}");
     assert_eq!(events.recv().await, Some("gone"));
 }
 

@@ -1,0 +1,123 @@
+//! A request goes to its cluster, within its limits, and its answer is watched on the way back.
+
+use std::sync::Arc;
+
+use fleetcache_cache::connection::Connection;
+use http::{Method, Request, Response, StatusCode};
+use hyper::body::Incoming;
+
+use super::changes::Changes;
+use super::{Caller, Handler};
+use crate::audit::{Answered, Record};
+use crate::body::Body;
+use crate::draining;
+use crate::error::{Error, cause};
+use crate::listener::AnswerWriter;
+use crate::live::{self, ClientBody, GoesOn, LiveRequest};
+use crate::metrics::Source;
+use crate::observe::Observation;
+use crate::recheck::{Shows, while_allowed};
+use crate::request_info::Verb;
+use crate::status;
+
+impl Handler {
+    /// Asks the cluster. `reason` says why.
+    pub(super) async fn forward(
+        &self,
+        caller: &Caller<'_>,
+        connection: &Arc<Connection>,
+        request: Request<Incoming>,
+        reason: &'static str,
+    ) -> Result<Response<Body>, Error> {
+        let Caller {
+            access,
+            as_whom,
+            info,
+            limits,
+        } = caller;
+        let cluster = &access.cluster;
+        let long_running = info.is_long_running();
+        let permit = if long_running {
+            None
+        } else {
+            Some(limits.acquire().ok_or_else(|| Error::TooManyRequests {
+                cluster: info.cluster.to_owned(),
+            })?)
+        };
+        let on = (connection.generation, connection.epoch);
+        let observation = Observation::of(info, cluster.informers(), on);
+        self.parts.metrics.upstream_request(info.verb.as_str());
+        let live = LiveRequest {
+            cluster: info.cluster.to_owned(),
+            path_and_query: info.path_and_query.to_string(),
+            long_running,
+            watch: info.verb == Verb::Watch,
+            read_only: matches!(
+                *request.method(),
+                Method::GET | Method::HEAD | Method::OPTIONS
+            ),
+            request_timeout: limits.settings.request_timeout,
+            watch_disconnect_grace: limits.settings.watch_disconnect_grace,
+            removed: cluster.removed().clone(),
+            as_whom: as_whom.clone(),
+        };
+        let writer = request.extensions().get::<AnswerWriter>().cloned();
+        let record = request.extensions().get::<Record>().cloned();
+        // Not of a tunnel, which is the cluster's own from its beginning.
+        let is_watch = long_running && !info.may_pause();
+        let recheck = is_watch.then(|| {
+            let (cluster, user) = (Arc::clone(cluster), access.user.clone());
+            self.recheck(&request, Shows::Live { cluster, user })
+        });
+        let request = request.map(ClientBody::new);
+        let passed = request.body().passed();
+        let changes = Changes::new(passed.clone(), info, &access.decisions, observation);
+        let (connection, tunnels) = (Arc::clone(connection), self.parts.tunnels.clone());
+        let exchange = async move {
+            let answer = live::forward(&connection, &live, request, &tunnels).await;
+            drop(permit);
+            changes.answered(answer)
+        };
+        let response = match info.verb.is_write() && !long_running {
+            true => GoesOn::new(passed, exchange, move |it| recorded(record, it, reason)).await?,
+            false => Box::pin(exchange).await?,
+        };
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            writer.iter().for_each(AnswerWriter::left_http);
+        }
+        if !long_running {
+            return Ok(response);
+        }
+        let response = match recheck {
+            Some(recheck) if response.status() == StatusCode::OK => {
+                response.map(|body| while_allowed(body, recheck))
+            }
+            _ => response,
+        };
+        let writer = writer.as_ref().filter(|_| info.may_pause());
+        Ok(self.until_draining(response, writer.map(AnswerWriter::pausable)))
+    }
+
+    pub(super) fn until_draining(
+        &self,
+        response: Response<Body>,
+        held: impl Send + Unpin + 'static,
+    ) -> Response<Body> {
+        response.map(|body| draining::until(&self.parts.draining, body, held))
+    }
+}
+
+/// The audit log has what became of a write whose client was gone by then.
+fn recorded(record: Option<Record>, answer: Result<Response<Body>, Error>, reason: &'static str) {
+    let Some(record) = record else { return };
+    let (response, source, reason) = match answer {
+        Ok(response) => (response, Source::Live, reason),
+        Err(error) => (status::response(&error), Source::Local, cause(&error)),
+    };
+    let answered = Answered {
+        code: response.status().as_u16(),
+        source,
+        reason,
+    };
+    drop(record.answer(response, answered, false));
+}
