@@ -53,6 +53,8 @@ pub enum Error {
     TooManyRequests {
         /// The cluster.
         cluster: String,
+        /// Half of what there may be are this user's.
+        of_user: bool,
     },
     /// The answer is not in memory, and the request forbids to ask the cluster.
     #[error("not in memory: {reason}")]
@@ -150,6 +152,7 @@ pub fn cause(error: &Error) -> &'static str {
         Error::ConnectionEnded { .. } => "ConnectionEnded",
         Error::Upstream { source, .. } => NotConnectedReason::from(source).as_str(),
         Error::UpstreamTimeout { .. } => "UpstreamTimeout",
+        Error::TooManyRequests { of_user: true, .. } => "TooManyRequestsOfUser",
         Error::TooManyRequests { .. } => "TooManyRequests",
         Error::NotCached { .. } => "NotCached",
         Error::InformerMissing { .. } => "InformerMissing",

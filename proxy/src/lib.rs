@@ -47,6 +47,7 @@ pub mod reload;
 pub mod request_info;
 mod reviewer;
 pub mod serving_kubeconfig;
+pub mod shares;
 pub mod sources;
 pub mod state_dir;
 pub mod status;

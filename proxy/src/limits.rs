@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arc_swap::ArcSwap;
+use fleetcache_auth::UserInfo;
 
 use crate::authorization::{Authorizer, ClusterDecisions, MayAsk};
 use crate::fleet_api::FleetReaders;
 use crate::handler::ClusterSettings;
+use crate::shares::{Full, Holder, Share, Shares};
 
 /// The settings of all clusters, and how many requests are in flight to each.
 #[derive(Debug, Default)]
@@ -26,12 +27,8 @@ pub struct ClusterLimits {
     pub settings: ClusterSettings,
     /// What the cluster allows users.
     pub decisions: Arc<ClusterDecisions>,
-    in_flight: Arc<AtomicUsize>,
+    in_flight: Arc<Shares>,
 }
-
-/// A request in flight; the place is free again when this is dropped.
-#[derive(Debug)]
-pub struct InFlight(Arc<AtomicUsize>);
 
 impl Limits {
     /// From now on these hold, and only these clusters have any. Requests in flight are counted on.
@@ -81,20 +78,13 @@ impl ClusterLimits {
         asks.then(|| self.decisions.may_ask())
     }
 
-    /// A place for one more request, where there is one.
-    pub fn acquire(&self) -> Option<InFlight> {
+    /// A place for one more request in flight: half of them for one user, all where everybody is the same.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn acquire(&self, user: Option<&Arc<UserInfo>>) -> Result<Share, Full> {
         let max = self.settings.max_in_flight;
-        let one_more = |now| (now < max).then_some(now + 1);
-        self.in_flight
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more)
-            .ok()?;
-        Some(InFlight(Arc::clone(&self.in_flight)))
-    }
-}
-
-impl Drop for InFlight {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.in_flight.take(max, Holder::user(user))
     }
 }
 
@@ -170,18 +160,18 @@ mod tests {
     fn requests_in_flight_are_counted_over_a_change() {
         let limits = Limits::default();
         let set = |max| limits.set([("a".to_owned(), settings(max))]);
-        let acquire = || limits.get("a").unwrap().acquire();
+        let acquire = || limits.get("a").unwrap().acquire(None);
         set(2);
         let (one, two) = (acquire().unwrap(), acquire().unwrap());
-        assert!(acquire().is_none());
+        assert!(acquire().is_err());
         set(3);
         let three = acquire().unwrap();
-        assert!(acquire().is_none());
+        assert!(acquire().is_err());
         set(1);
         drop((one, two));
-        assert!(acquire().is_none(), "one is in flight still");
+        assert!(acquire().is_err(), "one is in flight still");
         drop(three);
-        assert!(acquire().is_some());
+        assert!(acquire().is_ok());
         limits.set([]);
         assert!(limits.get("a").is_none());
     }

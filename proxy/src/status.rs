@@ -193,17 +193,10 @@ impl From<&Error> for Failure {
                 *outcome_unknown,
                 &format!("cluster {cluster:?} did not answer in time"),
             ),
-            Error::TooManyRequests { cluster } => Self {
-                code: StatusCode::TOO_MANY_REQUESTS,
-                reason: "TooManyRequests",
-                message: format!(
-                    "too many requests in flight to cluster {cluster:?}, please try again later"
-                ),
-                details: Some(Details {
-                    retry_after_seconds: Some(1),
-                    ..Details::of(cluster)
-                }),
-            },
+            Error::TooManyRequests { cluster, of_user } => {
+                let whose = if *of_user { " of this user" } else { "" };
+                too_many(cluster, &format!("requests in flight{whose} to cluster {cluster:?}"))
+            }
             Error::NotCached { cluster, reason } => timeout(
                 error,
                 cluster,
@@ -292,6 +285,18 @@ impl From<&Error> for Failure {
                 }),
             },
         }
+    }
+}
+
+fn too_many(cluster: &str, what: &str) -> Failure {
+    Failure {
+        code: StatusCode::TOO_MANY_REQUESTS,
+        reason: "TooManyRequests",
+        message: format!("too many {what}, please try again later"),
+        details: Some(Details {
+            retry_after_seconds: Some(1),
+            ..Details::of(cluster)
+        }),
     }
 }
 

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use fleetcache_e2e::client::Client;
+use fleetcache_e2e::kubeconfig::{Context, Credential};
 use fleetcache_e2e::poll::{PATIENCE, wait_for};
 use fleetcache_e2e::proxy::{Options, Proxy};
+use fleetcache_e2e::raw::Raw;
 use fleetcache_e2e::sim::{Fault, SimCluster, SimConfig};
 use serde_json::json;
 
@@ -200,4 +202,62 @@ async fn requests_in_flight_are_limited_for_each_cluster_by_itself() {
     })
     .await
     .unwrap();
+}
+
+/// A user whose requests say that a body follows, and send none.
+#[tokio::test]
+async fn one_user_leaves_half_of_the_requests_in_flight_to_others() {
+    let cluster = SimCluster::start(SimConfig::new("sim")).await.unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let kubeconfig = dir.path().join("kubeconfig");
+    std::fs::write(&kubeconfig, cluster.kubeconfig()).unwrap();
+    std::fs::write(dir.path().join("tokens.csv"), "a,alice,1\nb,bob,2\n").unwrap();
+    let config = dir.path().join("fleetcache.yaml");
+    let text = format!(
+        "apiVersion: fleetcache.dev/v1alpha1\nkind: Configuration\nclusters: {{ kubeconfigs: [ {{ path: {} }} ] }}\n\
+         authentication: {{ tokenFile: tokens.csv }}\ndefaults: {{ maxInFlight: 4 }}\n",
+        kubeconfig.display()
+    );
+    std::fs::write(&config, text).unwrap();
+    let options = Options {
+        args: vec!["--config".to_owned(), config.display().to_string()],
+        ..Options::default()
+    };
+    let proxy = Proxy::start(options).await.unwrap();
+    let endpoint = |token: &str| Context {
+        credential: Credential::Token(token.to_owned()),
+        ..proxy.context("sim").unwrap()
+    };
+    let [alice, bob] = ["a", "b"].map(|token| Client::new(&endpoint(token)).unwrap());
+    connected(&alice).await;
+    let path = "/api/v1/namespaces/default/configmaps";
+    let arrived = || cluster.counts().requests("create", "configmaps");
+    let mut waiting = Vec::new();
+    for count in 1..=2 {
+        let mut raw = Raw::connect(&endpoint("a"), "http/1.1").await.unwrap();
+        let head = format!(
+            "POST /clusters/sim{path} HTTP/1.1\r\nhost: p\r\nauthorization: Bearer a\r\ncontent-length: 2\r\n\r\n"
+        );
+        raw.send(head.as_bytes()).await;
+        waiting.push(raw);
+        wait_for("the request to arrive", PATIENCE, async || {
+            anyhow::ensure!(arrived() == count, "{}", arrived());
+            anyhow::Ok(())
+        })
+        .await
+        .unwrap();
+    }
+    let secrets = "/api/v1/secrets";
+    let refused = alice.get(secrets).await.unwrap();
+    assert_eq!(refused.status, 429, "{}", refused.text());
+    assert_eq!(refused.headers["retry-after"], "1");
+    let message = refused.json().unwrap()["message"].take();
+    let expected =
+        "too many requests in flight of this user to cluster \"sim\", please try again later";
+    assert_eq!(message, expected);
+    bob.get(secrets).await.unwrap().ok().unwrap();
+    drop(waiting);
+    wait_for("a place", PATIENCE, async || alice.get(secrets).await?.ok())
+        .await
+        .unwrap();
 }

@@ -18,6 +18,7 @@ use crate::metrics::Source;
 use crate::observe::Observation;
 use crate::recheck::{Shows, while_allowed};
 use crate::request_info::Verb;
+use crate::shares::Full;
 use crate::status;
 
 impl Handler {
@@ -40,8 +41,10 @@ impl Handler {
         let permit = if long_running {
             None
         } else {
-            Some(limits.acquire().ok_or_else(|| Error::TooManyRequests {
+            let place = limits.acquire(access.user.as_ref());
+            Some(place.map_err(|full| Error::TooManyRequests {
                 cluster: info.cluster.to_owned(),
+                of_user: full == Full::User,
             })?)
         };
         let on = (connection.generation, connection.epoch);

@@ -168,7 +168,10 @@ fn too_slow() {
 #[test]
 fn refusals() {
     check(
-        &Error::TooManyRequests { cluster: a() },
+        &Error::TooManyRequests {
+            cluster: a(),
+            of_user: false,
+        },
         429,
         r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too many requests in flight to cluster \"a\", please try again later","reason":"TooManyRequests","details":{"name":"a","kind":"clusters","retryAfterSeconds":1},"code":429}"#,
     );
