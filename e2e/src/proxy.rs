@@ -42,6 +42,8 @@ pub struct Options {
     pub self_check_interval: Option<String>,
     /// Further arguments of `serve`.
     pub args: Vec<String>,
+    /// How many files it may open, where that is to be few.
+    pub open_files: Option<u32>,
     /// Further environment variables, such as `RUST_LOG`.
     pub env: Vec<(String, String)>,
 }
@@ -75,7 +77,16 @@ impl Proxy {
             .prefix("fleetcache-proxy-")
             .tempdir()?;
         process::remove_at_exit(dir.path());
-        let mut command = Command::new(binaries::fleetcache().await?);
+        let binary = binaries::fleetcache().await?;
+        let mut command = match options.open_files {
+            None => Command::new(binary),
+            Some(limit) => {
+                let mut shell = Command::new("sh");
+                let limited = format!("ulimit -n {limit} && exec \"$0\" \"$@\"");
+                shell.arg("-c").arg(limited).arg(binary);
+                shell
+            }
+        };
         command
             .args([
                 "serve",

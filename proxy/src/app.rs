@@ -143,6 +143,7 @@ impl App {
             Arc::clone(&cache),
             sources.reports(),
             &places,
+            Arc::clone(&limits),
             Arc::clone(&certificate),
             Box::new(move || totals.totals()),
         );

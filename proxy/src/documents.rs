@@ -244,6 +244,7 @@ impl Asked {
             | Error::PageExpired { .. }
             | Error::NotCached { .. }
             | Error::TooManyRequests { .. }
+            | Error::TooManyLongRunning { .. }
             | Error::Refused(_)
             | Error::Unauthenticated
             | Error::AuthenticationUnavailable(_)

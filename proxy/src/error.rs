@@ -4,6 +4,7 @@ use fleetcache_cache::cluster_accessor::{NotConnected, NotConnectedReason};
 use fleetcache_cache::upstream::UpstreamError;
 
 use crate::fleet_api::Refusal;
+use crate::shares::Full;
 
 /// An error of the proxy's own, before it is a Status.
 #[derive(Debug, thiserror::Error)]
@@ -55,6 +56,14 @@ pub enum Error {
         cluster: String,
         /// Half of what there may be are this user's.
         of_user: bool,
+    },
+    /// Too many live watches, logs and tunnels are open.
+    #[error("too many long-running requests ({full:?}), one more to cluster {cluster:?}")]
+    TooManyLongRunning {
+        /// The cluster.
+        cluster: String,
+        /// Whose are too many.
+        full: Full,
     },
     /// The answer is not in memory, and the request forbids to ask the cluster.
     #[error("not in memory: {reason}")]
@@ -129,6 +138,7 @@ impl Error {
             Self::ClusterNotFound { .. }
             | Self::ClusterNotConnected { .. }
             | Self::TooManyRequests { .. }
+            | Self::TooManyLongRunning { .. }
             | Self::NotCached { .. }
             | Self::InformerMissing { .. }
             | Self::PageExpired { .. }
@@ -154,6 +164,7 @@ pub fn cause(error: &Error) -> &'static str {
         Error::UpstreamTimeout { .. } => "UpstreamTimeout",
         Error::TooManyRequests { of_user: true, .. } => "TooManyRequestsOfUser",
         Error::TooManyRequests { .. } => "TooManyRequests",
+        Error::TooManyLongRunning { .. } => "TooManyLongRunning",
         Error::NotCached { .. } => "NotCached",
         Error::InformerMissing { .. } => "InformerMissing",
         Error::PageExpired { .. } => "PageExpired",

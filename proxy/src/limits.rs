@@ -9,7 +9,7 @@ use fleetcache_auth::UserInfo;
 use crate::authorization::{Authorizer, ClusterDecisions, MayAsk};
 use crate::fleet_api::FleetReaders;
 use crate::handler::ClusterSettings;
-use crate::shares::{Full, Holder, Share, Shares};
+use crate::shares::{Full, Holder, LongRunning, Share, Shares};
 
 /// The settings of all clusters, and how many requests are in flight to each.
 #[derive(Debug, Default)]
@@ -18,6 +18,8 @@ pub struct Limits {
     fleet_readers: ArcSwap<FleetReaders>,
     /// Read by every live request, without a lock.
     clusters: ArcSwap<HashMap<String, Arc<ClusterLimits>>>,
+    /// Live watches, logs, tunnels and what is proxied.
+    pub long_running: LongRunning,
 }
 
 /// Those of one cluster.

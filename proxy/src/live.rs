@@ -17,14 +17,12 @@ use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
 use hyper::ext::ReasonPhrase;
 use tokio::time::{Instant, sleep_until};
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
-use crate::audit::Record;
 use crate::body::{Body, empty};
 use crate::error::Error;
 use crate::forwarded_headers::{self, Forwarding};
 use crate::identity::AsWhom;
+use crate::upgrade::Terms;
 use crate::{location, upgrade};
 
 mod answer_body;
@@ -59,13 +57,11 @@ pub struct LiveRequest {
     pub request_timeout: Duration,
     /// See `watch`.
     pub watch_disconnect_grace: Duration,
-    /// Fires when the cluster is removed: its tunnels end.
-    pub removed: CancellationToken,
     /// Whose request it is to the cluster.
     pub as_whom: AsWhom,
 }
 
-/// Sends a request to its cluster and streams the answer back; upgrades become tunnels, tasks of `tunnels`.
+/// Sends a request to its cluster and streams the answer back; upgrades become tunnels, on these terms.
 ///
 /// # Errors
 /// What the proxy answers instead.
@@ -73,9 +69,9 @@ pub(crate) async fn forward(
     connection: &Arc<Connection>,
     live: &LiveRequest,
     request: Request<ClientBody>,
-    tunnels: &TaskTracker,
+    terms: Terms,
 ) -> Result<Response<Body>, Error> {
-    exchange(connection, live, request, tunnels).await
+    exchange(connection, live, request, terms).await
 }
 
 /// [`forward`], over anything that can send.
@@ -83,7 +79,7 @@ async fn exchange<U: Upstream>(
     upstream: &Arc<U>,
     live: &LiveRequest,
     mut request: Request<ClientBody>,
-    tunnels: &TaskTracker,
+    terms: Terms,
 ) -> Result<Response<Body>, Error> {
     // Its target is an authority and no path, so there is nothing below `/clusters/<name>` that it could mean.
     if request.method() == Method::CONNECT {
@@ -91,7 +87,6 @@ async fn exchange<U: Upstream>(
     }
     let client_upgrade = upgrade::requested(&mut request);
     let (parts, body) = request.into_parts();
-    let record = parts.extensions.get::<Record>().cloned();
     let mut headers = forwarded_headers::request(
         &parts.headers,
         Forwarding {
@@ -142,14 +137,7 @@ async fn exchange<U: Upstream>(
         let Some(client) = client_upgrade else {
             return Err(not_asked_for(live));
         };
-        upgrade::tunnel(
-            &live.cluster,
-            client,
-            answer,
-            tunnels,
-            &live.removed,
-            record,
-        );
+        upgrade::tunnel(&live.cluster, client, answer, terms);
         empty()
     } else {
         // An error answer to a watch is a Status of known length like any other.

@@ -26,6 +26,7 @@ use resources::Resources;
 use sources::SourceCollector;
 
 use crate::entrance::ServingCertificate;
+use crate::limits::Limits;
 use crate::listener::Places;
 use crate::sources::Reports;
 
@@ -236,6 +237,7 @@ impl Scrape {
         clusters: Arc<ClusterCache>,
         sources: Arc<Reports>,
         places: &Arc<Places>,
+        limits: Arc<Limits>,
         certificate: Arc<ServingCertificate>,
         totals: InformerTotalsFn,
     ) -> Self {
@@ -245,6 +247,7 @@ impl Scrape {
         fleetcache.register_collector(Box::new(SourceCollector(sources)));
         fleetcache.register_collector(Box::new(EntranceCollector {
             places: Arc::clone(places),
+            limits,
             certificate,
         }));
         Self {

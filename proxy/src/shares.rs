@@ -6,6 +6,11 @@ use std::sync::Arc;
 use fleetcache_auth::UserInfo;
 use parking_lot::Mutex;
 
+use crate::open_files;
+
+/// Long-running requests that go to clusters at once.
+const MOST: usize = 32_768;
+
 /// Places, of which each holder has half at most.
 #[derive(Debug, Default)]
 pub struct Shares {
@@ -24,6 +29,8 @@ struct Taken {
 pub enum Holder {
     /// A user, by name and uid: users of the same name, whom different clusters have named, are not one.
     User(String, String),
+    /// A cluster.
+    Cluster(String),
 }
 
 impl Holder {
@@ -47,6 +54,8 @@ pub enum Full {
     All,
     /// The user has half of all.
     User,
+    /// The cluster has.
+    Cluster,
 }
 
 impl Shares {
@@ -69,6 +78,7 @@ impl Shares {
         if let Some(holder) = holders.iter().find(|holder| of(holder) >= of_one) {
             return Err(match holder {
                 Holder::User(..) => Full::User,
+                Holder::Cluster(_) => Full::Cluster,
             });
         }
         taken.all += 1;
@@ -80,6 +90,41 @@ impl Shares {
             shares: Arc::clone(self),
             holders,
         })
+    }
+}
+
+/// Places of requests that last as long as their clients like, over all clusters. Each takes a descriptor, which no cluster
+/// would have to connect with, nor the operators' port to listen with.
+#[derive(Debug)]
+pub struct LongRunning {
+    of_all: usize,
+    shares: Arc<Shares>,
+}
+
+impl Default for LongRunning {
+    /// As many as leave three quarters of the descriptors to others: half may be clients'.
+    fn default() -> Self {
+        Self {
+            of_all: open_files::limit().map_or(MOST, |files| MOST.min(files / 4)),
+            shares: Arc::default(),
+        }
+    }
+}
+
+impl LongRunning {
+    /// Takes a place, of which a user has half at most, and so has a cluster.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn take(&self, cluster: &str, user: Option<&Arc<UserInfo>>) -> Result<Share, Full> {
+        let cluster = Holder::Cluster(cluster.to_owned());
+        let holders = Holder::user(user).into_iter().chain([cluster]);
+        self.shares.take(self.of_all, holders)
+    }
+
+    /// How many are taken.
+    pub fn taken(&self) -> usize {
+        self.shares.taken.lock().all
     }
 }
 
@@ -120,6 +165,33 @@ mod tests {
         drop(take("carol").unwrap());
         drop(others);
         assert_eq!(shares.taken.lock().by_holder.len(), 1);
+    }
+
+    #[test]
+    fn neither_a_user_nor_a_cluster_has_all_that_last_long() {
+        let long_running = LongRunning {
+            of_all: 4,
+            shares: Arc::default(),
+        };
+        let user = |name: &str| {
+            let name = name.to_owned();
+            let user = UserInfo {
+                name,
+                ..UserInfo::default()
+            };
+            Arc::new(user)
+        };
+        let (alice, bob) = (user("alice"), user("bob"));
+        let take = |cluster, user| long_running.take(cluster, user);
+        let first = [take("a", Some(&alice)), take("b", Some(&alice))].map(Result::unwrap);
+        assert_eq!(take("c", Some(&alice)).unwrap_err(), Full::User);
+        let second = take("a", Some(&bob)).unwrap();
+        assert_eq!(take("a", None).unwrap_err(), Full::Cluster);
+        let third = take("b", None).unwrap();
+        assert_eq!(take("c", None).unwrap_err(), Full::All);
+        assert_eq!(long_running.taken(), 4);
+        drop((first, second, third));
+        assert_eq!(long_running.taken(), 0);
     }
 
     #[test]

@@ -17,6 +17,7 @@ use crate::body::{Body, full};
 use crate::error::{Error, cause};
 use crate::fleet_api::Refusal;
 use crate::indent::Indented;
+use crate::shares::Full;
 
 mod refusal;
 
@@ -196,6 +197,14 @@ impl From<&Error> for Failure {
             Error::TooManyRequests { cluster, of_user } => {
                 let whose = if *of_user { " of this user" } else { "" };
                 too_many(cluster, &format!("requests in flight{whose} to cluster {cluster:?}"))
+            }
+            Error::TooManyLongRunning { cluster, full } => {
+                let whose = match full {
+                    Full::All => String::new(),
+                    Full::User => " of this user".to_owned(),
+                    Full::Cluster => format!(" to cluster {cluster:?}"),
+                };
+                too_many(cluster, &format!("open watches, logs and tunnels{whose}"))
             }
             Error::NotCached { cluster, reason } => timeout(
                 error,

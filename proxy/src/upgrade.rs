@@ -1,13 +1,13 @@
 //! Exec, attach and port-forward: a request that asks to leave HTTP becomes a tunnel.
 //!
 //! The cluster decides: what it answers to the request passes, and only its 101 makes a tunnel. From then on bytes are
-//! spliced both ways, WebSocket and SPDY alike, until a side ends or the cluster is removed. A tunnel does not end when the
+//! spliced both ways, WebSocket and SPDY alike, until a side ends or its time is over, as when the cluster is removed. A tunnel does not end when the
 //! proxy loses its cluster: the stream may well outlive what made the probe fail, and nothing else could carry it on.
 
 use std::io;
 use std::time::Duration;
 
-use futures_util::future::try_join;
+use futures_util::future::{BoxFuture, try_join};
 use http::header::{CONNECTION, UPGRADE};
 use http::{Request, Response, Version};
 use hyper::body::Incoming;
@@ -46,15 +46,28 @@ fn carries_requests(protocol: &str) -> bool {
     protocol.starts_with("h2") || protocol.starts_with("http") || protocol.starts_with("tls")
 }
 
-/// Starts the tunnel that the cluster's 101 promises, as a task of `tunnels`. `held` is dropped with it.
+/// What a tunnel is given.
+pub(crate) struct Terms {
+    /// It is a task of these.
+    pub(crate) tunnels: TaskTracker,
+    /// It ends then, at last.
+    pub(crate) ends: BoxFuture<'static, ()>,
+    /// It is dropped with the tunnel.
+    pub(crate) held: Box<dyn Send>,
+}
+
+/// Starts the tunnel that the cluster's 101 promises.
 pub(crate) fn tunnel(
     cluster_name: &str,
     client: OnUpgrade,
     answer: Response<Incoming>,
-    tunnels: &TaskTracker,
-    removed: &CancellationToken,
-    held: impl Send + 'static,
+    terms: Terms,
 ) {
+    let Terms {
+        tunnels,
+        ends,
+        held,
+    } = terms;
     let cluster = hyper::upgrade::on(answer);
     let cluster_name = cluster_name.to_owned();
     let tunnel = async move {
@@ -82,7 +95,12 @@ pub(crate) fn tunnel(
             ),
         }
     };
-    tunnels.spawn(removed.clone().run_until_cancelled_owned(tunnel));
+    tunnels.spawn(async move {
+        tokio::select! {
+            () = ends => {}
+            () = tunnel => {}
+        }
+    });
 }
 
 /// Copies bytes both ways until both sides have ended, or one broke. Either way both are closed when this returns.

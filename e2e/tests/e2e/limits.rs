@@ -8,6 +8,7 @@ use fleetcache_e2e::poll::{PATIENCE, wait_for};
 use fleetcache_e2e::proxy::{Options, Proxy};
 use fleetcache_e2e::raw::Raw;
 use fleetcache_e2e::sim::{Fault, SimCluster, SimConfig};
+use http::Method;
 use serde_json::json;
 
 use crate::pair::{connected, warm};
@@ -204,9 +205,11 @@ async fn requests_in_flight_are_limited_for_each_cluster_by_itself() {
     .unwrap();
 }
 
-/// A user whose requests say that a body follows, and send none.
-#[tokio::test]
-async fn one_user_leaves_half_of_the_requests_in_flight_to_others() {
+/// A simulated cluster behind a proxy that knows alice and bob, and may open so many files.
+async fn start_with_users(
+    settings: &str,
+    open_files: Option<u32>,
+) -> (SimCluster, Proxy, tempfile::TempDir) {
     let cluster = SimCluster::start(SimConfig::new("sim")).await.unwrap();
     let dir = tempfile::tempdir().unwrap();
     let kubeconfig = dir.path().join("kubeconfig");
@@ -215,19 +218,30 @@ async fn one_user_leaves_half_of_the_requests_in_flight_to_others() {
     let config = dir.path().join("fleetcache.yaml");
     let text = format!(
         "apiVersion: fleetcache.dev/v1alpha1\nkind: Configuration\nclusters: {{ kubeconfigs: [ {{ path: {} }} ] }}\n\
-         authentication: {{ tokenFile: tokens.csv }}\ndefaults: {{ maxInFlight: 4 }}\n",
+         authentication: {{ tokenFile: tokens.csv }}\n{settings}",
         kubeconfig.display()
     );
     std::fs::write(&config, text).unwrap();
     let options = Options {
         args: vec!["--config".to_owned(), config.display().to_string()],
+        open_files,
         ..Options::default()
     };
-    let proxy = Proxy::start(options).await.unwrap();
-    let endpoint = |token: &str| Context {
+    (cluster, Proxy::start(options).await.unwrap(), dir)
+}
+
+fn endpoint(proxy: &Proxy, token: &str) -> Context {
+    Context {
         credential: Credential::Token(token.to_owned()),
         ..proxy.context("sim").unwrap()
-    };
+    }
+}
+
+/// A user whose requests say that a body follows, and send none.
+#[tokio::test]
+async fn one_user_leaves_half_of_the_requests_in_flight_to_others() {
+    let (cluster, proxy, _dir) = start_with_users("defaults: { maxInFlight: 4 }\n", None).await;
+    let endpoint = |token| endpoint(&proxy, token);
     let [alice, bob] = ["a", "b"].map(|token| Client::new(&endpoint(token)).unwrap());
     connected(&alice).await;
     let path = "/api/v1/namespaces/default/configmaps";
@@ -260,4 +274,41 @@ async fn one_user_leaves_half_of_the_requests_in_flight_to_others() {
     wait_for("a place", PATIENCE, async || alice.get(secrets).await?.ok())
         .await
         .unwrap();
+}
+
+/// Of 400 files 100 are for live watches and the like, and half of these for one user or cluster.
+#[tokio::test]
+async fn live_watches_leave_files_to_clusters_and_to_other_users() {
+    let (_cluster, proxy, _dir) = start_with_users("", Some(400)).await;
+    let alice = Client::http2(&endpoint(&proxy, "a")).unwrap();
+    connected(&alice).await;
+    let live = [("cache-control", "no-store")];
+    let path = "/api/v1/configmaps?watch=1";
+    let open = async || alice.open(Method::GET, path, &live, "").await.unwrap();
+    let mut watches = Vec::new();
+    for _ in 0..50 {
+        let watch = open().await;
+        assert_eq!(watch.status(), 200);
+        watches.push(watch);
+    }
+    let counted = |expected: f64| {
+        let proxy = &proxy;
+        wait_for("the count", PATIENCE, async move || {
+            let count = proxy.metrics()?.get("fleetcache_longrunning_requests");
+            anyhow::ensure!(count == Some(expected), "{count:?}");
+            anyhow::Ok(())
+        })
+    };
+    counted(50.0).await.unwrap();
+    let refused = alice.get_with(path, &live).await.unwrap();
+    assert_eq!(refused.status, 429, "{}", refused.text());
+    assert_eq!(refused.headers["retry-after"], "1");
+    let message = refused.json().unwrap()["message"].take();
+    let expected = "too many open watches, logs and tunnels of this user, please try again later";
+    assert_eq!(message, expected);
+    // Her other requests go on.
+    alice.get("/api/v1/secrets").await.unwrap().ok().unwrap();
+    watches.clear();
+    counted(0.0).await.unwrap();
+    assert_eq!(open().await.status(), 200);
 }

@@ -20,6 +20,7 @@ use crate::recheck::{Shows, while_allowed};
 use crate::request_info::Verb;
 use crate::shares::Full;
 use crate::status;
+use crate::upgrade::Terms;
 
 impl Handler {
     /// Asks the cluster. `reason` says why.
@@ -38,14 +39,25 @@ impl Handler {
         } = caller;
         let cluster = &access.cluster;
         let long_running = info.is_long_running();
-        let permit = if long_running {
-            None
-        } else {
-            let place = limits.acquire(access.user.as_ref());
-            Some(place.map_err(|full| Error::TooManyRequests {
-                cluster: info.cluster.to_owned(),
-                of_user: full == Full::User,
-            })?)
+        let (name, user) = (info.cluster, access.user.as_ref());
+        // Until the answer's headers, or as long as it lasts.
+        let (until_answered, all_along) = match long_running {
+            false => {
+                let place = limits.acquire(user);
+                let place = place.map_err(|full| Error::TooManyRequests {
+                    cluster: name.to_owned(),
+                    of_user: full == Full::User,
+                })?;
+                (Some(place), None)
+            }
+            true => {
+                let place = self.parts.limits.long_running.take(name, user);
+                let place = place.map_err(|full| Error::TooManyLongRunning {
+                    cluster: name.to_owned(),
+                    full,
+                })?;
+                (None, Some(Arc::new(place)))
+            }
         };
         let on = (connection.generation, connection.epoch);
         let observation = Observation::of(info, cluster.informers(), on);
@@ -61,7 +73,6 @@ impl Handler {
             ),
             request_timeout: limits.settings.request_timeout,
             watch_disconnect_grace: limits.settings.watch_disconnect_grace,
-            removed: cluster.removed().clone(),
             as_whom: as_whom.clone(),
         };
         let writer = request.extensions().get::<AnswerWriter>().cloned();
@@ -75,10 +86,15 @@ impl Handler {
         let request = request.map(ClientBody::new);
         let passed = request.body().passed();
         let changes = Changes::new(passed.clone(), info, &access.decisions, observation);
-        let (connection, tunnels) = (Arc::clone(connection), self.parts.tunnels.clone());
+        let connection = Arc::clone(connection);
+        let terms = Terms {
+            tunnels: self.parts.tunnels.clone(),
+            ends: Box::pin(cluster.removed().clone().cancelled_owned()),
+            held: Box::new((record.clone(), all_along.clone())),
+        };
         let exchange = async move {
-            let answer = live::forward(&connection, &live, request, &tunnels).await;
-            drop(permit);
+            let answer = live::forward(&connection, &live, request, terms).await;
+            drop(until_answered);
             changes.answered(answer)
         };
         let response = match info.verb.is_write() && !long_running {
@@ -98,7 +114,8 @@ impl Handler {
             _ => response,
         };
         let writer = writer.as_ref().filter(|_| info.may_pause());
-        Ok(self.until_draining(response, writer.map(AnswerWriter::pausable)))
+        let held = (writer.map(AnswerWriter::pausable), all_along);
+        Ok(self.until_draining(response, held))
     }
 
     pub(super) fn until_draining(

@@ -29,6 +29,7 @@ use super::{ClientBody, GoesOn, LiveRequest, exchange};
 use crate::body::{Body, BoxError};
 use crate::identity::AsWhom;
 use crate::status;
+use crate::upgrade::Terms;
 
 /// A connection to a scripted cluster, which remembers what its owner was told.
 pub(crate) struct FakeConnection {
@@ -186,6 +187,8 @@ pub(crate) struct Proxy {
     address: SocketAddr,
     pub(crate) connection: Arc<FakeConnection>,
     pub(crate) tunnels: TaskTracker,
+    /// Ends its tunnels.
+    pub(crate) ends: CancellationToken,
     pub(crate) gone: UnboundedReceiver<Gone>,
 }
 
@@ -227,20 +230,22 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (tell, gone) = mpsc::unbounded_channel();
+        let ends = CancellationToken::new();
         let proxy = Self {
             address,
             connection: Arc::clone(&connection),
             tunnels: tunnels.clone(),
+            ends: ends.clone(),
             gone,
         };
         tokio::spawn(async move {
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
                 let (connection, tunnels) = (Arc::clone(&connection), tunnels.clone());
-                let tell = tell.clone();
+                let (tell, ends) = (tell.clone(), ends.clone());
                 let service = service_fn(move |request: Request<Incoming>| {
                     let (connection, tunnels) = (Arc::clone(&connection), tunnels.clone());
-                    let tell = tell.clone();
+                    let (tell, ends) = (tell.clone(), ends.clone());
                     async move {
                         let mut present = Present(Some(tell.clone()));
                         let target = request
@@ -263,14 +268,18 @@ impl Proxy {
                             ),
                             request_timeout: kind.request_timeout,
                             watch_disconnect_grace: kind.watch_disconnect_grace,
-                            removed: CancellationToken::new(),
                             as_whom: own.map_or(AsWhom::Proxy, AsWhom::Caller),
                         };
                         let request = request.map(ClientBody::new);
                         let passed = request.body().passed();
                         let goes_on = !live.long_running && !live.read_only;
+                        let terms = Terms {
+                            tunnels,
+                            ends: Box::pin(ends.cancelled_owned()),
+                            held: Box::new(()),
+                        };
                         let exchange = async move {
-                            let answer = exchange(&connection, &live, request, &tunnels).await;
+                            let answer = exchange(&connection, &live, request, terms).await;
                             answer.unwrap_or_else(|error| status::response(&error))
                         };
                         let alone = move |answer: Response<Body>| {

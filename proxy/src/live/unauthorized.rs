@@ -84,7 +84,6 @@ mod tests {
             read_only: true,
             request_timeout: Duration::ZERO,
             watch_disconnect_grace: Duration::ZERO,
-            removed: tokio_util::sync::CancellationToken::new(),
             as_whom: AsWhom::Proxy,
         };
         let mut headers = HeaderMap::new();

@@ -281,6 +281,7 @@ mod tests {
             Arc::default(),
             &Places::new(1, 1),
             Arc::default(),
+            Arc::default(),
             totals,
         );
         let text = scrape.text();

@@ -1,4 +1,4 @@
-//! Connections of clients, and the certificate that they are shown.
+//! Connections of clients, what lasts long of their requests, and the certificate that they are shown.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,12 +8,14 @@ use prometheus_client::encoding::DescriptorEncoder;
 
 use super::collectors::{Kind, NO_LABELS, encode_family};
 use crate::entrance::ServingCertificate;
+use crate::limits::Limits;
 use crate::listener::Places;
 
 /// Read at each scrape.
 #[derive(Debug)]
 pub(super) struct EntranceCollector {
     pub(super) places: Arc<Places>,
+    pub(super) limits: Arc<Limits>,
     pub(super) certificate: Arc<ServingCertificate>,
 }
 
@@ -37,6 +39,13 @@ impl Collector for EntranceCollector {
                 (limit("total"), refused.total),
                 (limit("address"), refused.address),
             ],
+        )?;
+        encode_family(
+            &mut encoder,
+            Kind::Gauge,
+            "longrunning_requests",
+            "Open live watches, logs, tunnels and proxied requests",
+            [(NO_LABELS, self.limits.long_running.taken() as u64)],
         )?;
         let expires = u64::try_from(self.certificate.expires()).unwrap_or_default();
         encode_family(

@@ -76,6 +76,21 @@ async fn bytes_pass_both_ways_until_both_sides_have_ended() {
 }
 
 #[tokio::test]
+async fn a_tunnel_ends_when_its_time_is_over() {
+    let (proxy, mut ends) = switching("").await;
+    let mut client = proxy.send(ASK).await;
+    read_head(&mut client).await;
+    let (_, mut cluster) = ends.recv().await.unwrap();
+    client.write_all(b"ping").await.unwrap();
+    read_until(&mut cluster, "ping").await;
+    proxy.ends.cancel();
+    gone(&mut client).await;
+    gone(&mut cluster).await;
+    proxy.tunnels.close();
+    proxy.tunnels.wait().await;
+}
+
+#[tokio::test]
 async fn much_passes_unchanged() {
     let (proxy, mut ends) = switching("").await;
     let mut client = proxy.send(ASK).await;
