@@ -201,15 +201,15 @@ impl Handler {
     }
 
     /// A watch lasts as long as its user may see what it shows.
-    fn recheck(&self, request: &Request<Incoming>, shows: Shows) -> Recheck {
+    fn recheck(&self, request: &Request<Incoming>, shows: Shows) -> Arc<Recheck> {
         let chain = request.extensions().get::<ClientChain>();
         let certificates = chain.map(|ClientChain(sent)| sent);
-        Recheck {
+        Arc::new(Recheck {
             authentication: Arc::clone(&self.parts.authentication),
             limits: Arc::clone(&self.parts.limits),
             credentials: KeptCredentials::of(request.headers(), certificates),
             shows,
-        }
+        })
     }
 
     /// A watch from memory: it ends with the process, and its connection where the client does not read.

@@ -81,15 +81,16 @@ pub(crate) enum Look {
 
 /// A watch that ends, cleanly, as soon as its user may not have it any more, or nobody could say so for too long. Its client
 /// watches again, and is told why it may not.
-pub(crate) fn while_allowed(body: Body, recheck: Recheck) -> Body {
+pub(crate) fn while_allowed(body: Body, recheck: Arc<Recheck>) -> Body {
     let patience = recheck.settings().stale_allow_ttl;
-    let recheck = Arc::new(recheck);
-    let look = move || {
-        let recheck = Arc::clone(&recheck);
-        // A look is seldom, and large.
-        Box::pin(async move { recheck.look().await })
-    };
-    until(body, look, patience)
+    until(body, recheck.looks(), patience)
+}
+
+/// The end of a watch that is no body, but a tunnel. Its client finds the tunnel broken, and watches again.
+pub(crate) fn allowed_no_more(recheck: Arc<Recheck>) -> BoxFuture<'static, ()> {
+    let patience = recheck.settings().stale_allow_ttl;
+    // A tunnel looks whether its client reads or not.
+    Box::pin(over(recheck.looks(), patience, Arc::default()))
 }
 
 fn until<F>(body: Body, look: impl Fn() -> F + Send + Sync + 'static, patience: Duration) -> Body
@@ -155,6 +156,14 @@ impl Recheck {
         limits.map_or_else(AuthorizationSettings::default, |limits| {
             limits.settings.authorization
         })
+    }
+
+    fn looks(self: Arc<Self>) -> impl Fn() -> BoxFuture<'static, Look> + Send + Sync + 'static {
+        move || {
+            let recheck = Arc::clone(&self);
+            // A look is seldom, and large.
+            Box::pin(async move { recheck.look().await })
+        }
     }
 
     async fn look(&self) -> Look {

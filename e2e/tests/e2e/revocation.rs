@@ -15,11 +15,14 @@ use fleetcache_e2e::control_plane::{Shared, control_plane, random_name};
 use fleetcache_e2e::kubeconfig::{Context, Credential};
 use fleetcache_e2e::poll::{PATIENCE, wait_for};
 use fleetcache_e2e::proxy::{Options, Proxy};
-use http::Method;
+use http::{Method, StatusCode};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
+use hyper::upgrade::Upgraded;
+use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::io::AsyncReadExt as _;
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -210,6 +213,27 @@ impl Reader {
         answer
     }
 
+    /// A watch by WebSocket, which goes to the cluster.
+    async fn websocket_watch(&self) -> TokioIo<Upgraded> {
+        let path = format!("{}?watch=1", self.path);
+        let headers = [
+            ("connection", "Upgrade"),
+            ("upgrade", "websocket"),
+            // Without one the server's answer is 403.
+            ("origin", "https://localhost"),
+            ("sec-websocket-version", "13"),
+            ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
+        ];
+        let answer = self.clients[0].open(Method::GET, &path, &headers, "").await;
+        let answer = answer.unwrap();
+        assert_eq!(answer.status(), StatusCode::SWITCHING_PROTOCOLS);
+        let tunnel = hyper::upgrade::on(answer).await.unwrap();
+        let mut tunnel = TokioIo::new(tunnel);
+        // It has begun: the first event is there.
+        tunnel.read_u8().await.unwrap();
+        tunnel
+    }
+
     /// Waits until each sort of read is refused with this code; what was refused once stays so.
     async fn is_refused(&self, code: u16) {
         let object = format!("{}/first", self.path);
@@ -253,6 +277,13 @@ async fn end_of(answer: http::Response<Incoming>) {
     })
     .await
     .expect("it ends");
+}
+
+/// Reads a tunnel to its end, however it comes.
+async fn end_of_tunnel(mut tunnel: TokioIo<Upgraded>) {
+    let mut piece = vec![0; 64 << 10];
+    let end = async { while tunnel.read(&mut piece).await.is_ok_and(|read| read > 0) {} };
+    tokio::time::timeout(PATIENCE, end).await.expect("it ends");
 }
 
 /// Who keeps all rights.

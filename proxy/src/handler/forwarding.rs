@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use fleetcache_cache::connection::Connection;
+use futures_util::future::BoxFuture;
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
+use tokio_util::sync::CancellationToken;
 
 use super::changes::Changes;
 use super::{Caller, Handler};
@@ -16,7 +18,7 @@ use crate::listener::AnswerWriter;
 use crate::live::{self, ClientBody, GoesOn, LiveRequest};
 use crate::metrics::Source;
 use crate::observe::Observation;
-use crate::recheck::{Shows, while_allowed};
+use crate::recheck::{Recheck, Shows, allowed_no_more, while_allowed};
 use crate::request_info::Verb;
 use crate::shares::Full;
 use crate::status;
@@ -77,7 +79,7 @@ impl Handler {
         };
         let writer = request.extensions().get::<AnswerWriter>().cloned();
         let record = request.extensions().get::<Record>().cloned();
-        // Not of a tunnel, which is the cluster's own from its beginning.
+        // Not of exec and the like, which are the cluster's own from their beginning.
         let is_watch = long_running && !info.may_pause();
         let recheck = is_watch.then(|| {
             let (cluster, user) = (Arc::clone(cluster), access.user.clone());
@@ -89,7 +91,7 @@ impl Handler {
         let connection = Arc::clone(connection);
         let terms = Terms {
             tunnels: self.parts.tunnels.clone(),
-            ends: Box::pin(cluster.removed().clone().cancelled_owned()),
+            ends: tunnel_ends(cluster.removed().clone(), recheck.clone()),
             held: Box::new((record.clone(), all_along.clone())),
         };
         let exchange = async move {
@@ -125,6 +127,16 @@ impl Handler {
     ) -> Response<Body> {
         response.map(|body| draining::until(&self.parts.draining, body, held))
     }
+}
+
+/// A tunnel ends with its cluster; one that carries a watch when its user may not have it any more.
+fn tunnel_ends(removed: CancellationToken, watch: Option<Arc<Recheck>>) -> BoxFuture<'static, ()> {
+    Box::pin(async move {
+        let Some(recheck) = watch else {
+            return removed.cancelled().await;
+        };
+        removed.run_until_cancelled(allowed_no_more(recheck)).await;
+    })
 }
 
 /// The audit log has what became of a write whose client was gone by then.

@@ -34,12 +34,14 @@ async fn who_is_gone_from_the_file_or_whose_file_is_gone_is_nobody() {
         .unwrap();
     let (mut watches, live) = (alice.watch().await, alice.live_watch().await);
     watches.push(fleet);
+    let tunnel = alice.websocket_watch().await;
     let bobs = bob.watch().await;
 
     setup.write("tokens.csv", "b,revoked-bob,2\n");
     alice.is_refused(401).await;
     end(watches).await;
     end_of(live).await;
+    end_of_tunnel(tunnel).await;
 
     setup.configure(&format!("{clients}{LONG}"));
     bob.is_refused(401).await;
