@@ -17,8 +17,8 @@ use crate::upstream::connector::first_sign;
 use crate::upstream::endpoint::Endpoint;
 use crate::upstream::{BoxError, UpstreamError};
 
-/// A server that has just started has not read its roles yet, and answers 403 to all that they allow. Those who were told
-/// more before ask again for so long.
+/// A server that has just started has not read its roles yet, and answers 403 to all that they allow. Whoever does not know
+/// that this is what it always says asks again for so long.
 const ROLES_ARE_READ: Duration = Duration::from_secs(3);
 const ASK_AGAIN: Duration = Duration::from_millis(100);
 
@@ -115,8 +115,9 @@ pub(super) struct Attempt {
     pub(super) failed_before: bool,
     /// A fresh start: a plugin runs again, and the informers list anew.
     pub(super) refresh: bool,
-    /// The uid of `kube-system` could be read once.
-    pub(super) knew_uid: bool,
+    /// It never was connected, or the uid of `kube-system` could be read once: a 403 to all may be that of a server which has
+    /// just started.
+    pub(super) may_be_told_more: bool,
     pub(super) progress: Progress,
 }
 
@@ -140,7 +141,7 @@ pub(super) async fn connect(attempt: Attempt) -> Result<Connected, Failure> {
     let mut credential = loaded.map_err(missing)?;
     attempt.progress.credential_loaded();
     // After the credential: a plugin may take its time, and it burdens neither DNS nor TLS.
-    let turn = Turn::take(attempt.limit.clone(), attempt.failed_before).await;
+    let mut turn = Turn::take(attempt.limit.clone(), attempt.failed_before).await;
     attempt.progress.has_its_turn(true);
     let connect_timeout = timing.connect_timeout;
     let mut connection =
@@ -152,15 +153,17 @@ pub(super) async fn connect(attempt: Attempt) -> Result<Connected, Failure> {
         drop(turn);
         attempt.progress.has_its_turn(false);
         let renewed = attempt.credentials.load(true).await.map_err(missing)?;
-        let _turn = Turn::take(attempt.limit, attempt.failed_before).await;
+        turn = Turn::take(attempt.limit, attempt.failed_before).await;
         attempt.progress.has_its_turn(true);
         connection.rotate(&credential, &renewed).map_err(unusable)?;
         credential = renewed;
         (outcome, uid) = ask().await;
     }
     // To believe it would mean to keep nothing in memory for a while, and to know another cluster for the same.
+    // Others connect meanwhile: a fleet of clusters that always say so would come one after the other.
+    drop(turn);
     let until = Instant::now() + ROLES_ARE_READ;
-    while attempt.knew_uid
+    while attempt.may_be_told_more
         && uid.is_none()
         && matches!(outcome, Probe::Forbidden)
         && Instant::now() < until

@@ -276,7 +276,7 @@ impl Owner {
             limit: self.limit.clone(),
             failed_before: self.failures > 0,
             refresh: self.refreshing,
-            knew_uid: self.uid.is_some(),
+            may_be_told_more: self.uid.is_some() || !self.connected_before,
         };
         let attempt = InFlight {
             started,

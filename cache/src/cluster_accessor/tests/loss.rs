@@ -191,6 +191,47 @@ async fn a_server_that_forbids_everything_for_a_moment_is_asked_again() {
     assert_eq!((again.generation, again.epoch), (3, 2));
 }
 
+/// Before anything is known of it, too: what is believed is that its kinds cannot be kept.
+#[tokio::test]
+async fn a_server_that_forbids_everything_at_first_is_asked_again_once() {
+    let forbids = async || {
+        let server = FakeServer::start("127.0.0.1").await;
+        server.change(|script| {
+            script.probe = StatusCode::FORBIDDEN;
+            script.uid = None;
+        });
+        server
+    };
+    let server = forbids().await;
+    let mut config = config_of(&server);
+    config.timing.backoff_min = Duration::from_millis(50);
+    let running = Running::start(config);
+    let mut seen = server.seen.subscribe();
+    within(seen.wait_for(|seen| seen.len() >= 4)).await.unwrap();
+    assert_eq!(running.accessor.status().generation, 0);
+    server.change(|script| {
+        script.probe = StatusCode::OK;
+        script.uid = Some("uid-1".to_owned());
+    });
+    let connection = running.connected().await;
+    assert!(connection.is_same_cluster().await.unwrap());
+
+    // One that always says so is not asked for long each time.
+    let server = forbids().await;
+    let mut config = config_of(&server);
+    config.timing.backoff_min = Duration::from_millis(50);
+    let running = Running::start(config);
+    let connection = running.connected().await;
+    server.kill();
+    connection.suspect();
+    running.disconnected().await;
+    let before = server.seen.borrow().len();
+    server.revive().await;
+    running.connected().await;
+    let asked = server.seen.borrow().len() - before;
+    assert!(asked < 6, "{asked} questions");
+}
+
 #[tokio::test]
 async fn an_epoch_told_to_have_ended_is_counted_once() {
     let server = FakeServer::start("127.0.0.1").await;
