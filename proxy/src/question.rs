@@ -43,6 +43,18 @@ pub(crate) fn of_read(info: &RequestInfo<'_>, resource: &ResourcePath<'_>) -> Qu
     })
 }
 
+/// Of a write, where its path is that of a resource.
+pub(crate) fn of_write(info: &RequestInfo<'_>) -> Option<Question> {
+    let resource = ResourcePath::parse_lenient(info.path())?;
+    let mut question = of_read(info, &resource);
+    if let (Question::Resource(attributes), Some(subresource)) =
+        (&mut question, resource.subresource)
+    {
+        attributes.subresource = subresource.into_owned();
+    }
+    Some(question)
+}
+
 /// Of a GET of what a cluster says about itself.
 pub(crate) fn of_document(info: &RequestInfo<'_>) -> Question {
     Question::NonResource(NonResourceAttributes {

@@ -129,12 +129,30 @@ async fn what_the_cluster_refused_changes_nothing_for_others() {
     }
 }
 
+/// As a real server does with `timeout=1ns`, before it looks whether the user may: it is asked.
+#[tokio::test]
+async fn what_nobody_may_changes_nothing_however_it_is_answered() {
+    let bench = Bench::start().await;
+    bench.sim.restrict("mallory", Vec::new());
+    let (_, lists) = bench.costs();
+    for path in [ROLES, CONFIGMAPS] {
+        bench.write_and_go(path, 504).await;
+        // Mallory's own questions are among them.
+        let (reviews, _) = bench.costs();
+        assert!(
+            bench.alice.get(CONFIGMAPS).await.unwrap().is_hit(),
+            "{path}"
+        );
+        assert_eq!(bench.costs(), (reviews, lists), "{path}");
+    }
+}
+
 /// Roles may have changed: the cluster is asked again.
 #[tokio::test]
 async fn what_may_have_been_done_counts_for_all() {
     let bench = Bench::start().await;
-    let (reviews, _) = bench.costs();
     bench.write_and_go(ROLES, 500).await;
+    let (reviews, _) = bench.costs();
     assert!(bench.alice.get(CONFIGMAPS).await.unwrap().is_hit());
     assert!(bench.costs().0 > reviews);
 }

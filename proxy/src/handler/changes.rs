@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
+use fleetcache_auth::Question;
+use fleetcache_cache::connection::Connection;
 use http::Response;
 
-use crate::authorization::ClusterDecisions;
+use crate::authorization::{Access, ClusterDecisions, Verdict};
 use crate::body::Body;
 use crate::error::Error;
 use crate::live::Passed;
 use crate::observe::Observation;
+use crate::question;
 use crate::request_info::{RequestInfo, ResourcePath};
 
 /// The group of roles and their bindings.
@@ -21,36 +24,48 @@ pub(super) struct Changes {
     /// Of a write that may change who may do what: what was decided is forgotten when its answer comes.
     roles: Option<Arc<ClusterDecisions>>,
     observation: Option<Observation>,
+    /// Who writes what; `None` where it is no write of a resource.
+    write: Option<(Access, Question)>,
 }
 
 impl Changes {
     pub(super) fn new(
         passed: Passed,
         info: &RequestInfo<'_>,
-        decisions: &Arc<ClusterDecisions>,
+        access: &Access,
         observation: Option<Observation>,
     ) -> Self {
+        let question = info.verb.is_write().then(|| question::of_write(info));
         Self {
             passed,
-            roles: changes_roles(info).then(|| Arc::clone(decisions)),
+            roles: changes_roles(info).then(|| Arc::clone(&access.decisions)),
             observation,
+            write: question.flatten().map(|it| (access.clone(), it)),
         }
     }
 
     /// Watches the answer on its way to the client.
-    pub(super) fn answered(
+    pub(super) async fn answered(
         mut self,
         answer: Result<Response<Body>, Error>,
+        connection: &Arc<Connection>,
     ) -> Result<Response<Body>, Error> {
-        let (roles, observation) = (self.roles.take(), self.observation.take());
-        let may_have_changed = match &answer {
-            Ok(answer) => answer.status().is_success() || answer.status().is_server_error(),
+        let is_in_doubt = match &answer {
+            Ok(answer) => answer.status().is_server_error(),
             Err(error) => error.outcome_unknown(),
         };
+        let is_none = is_in_doubt && self.are_not_the_users(connection).await;
+        let (roles, observation) = (self.roles.take(), self.observation.take());
+        let is_success = matches!(&answer, Ok(answer) if answer.status().is_success());
+        let may_have_changed = is_success || is_in_doubt && !is_none;
         if let Some(decisions) = roles.filter(|_| may_have_changed) {
             decisions.flush();
         }
         match (answer, observation) {
+            (answer, Some(observation)) if is_none => {
+                observation.not_sent();
+                answer
+            }
             (Ok(response), Some(observation)) => Ok(observation.answer(response)),
             (Err(error), Some(observation)) if !error.outcome_unknown() => {
                 observation.not_sent();
@@ -58,6 +73,19 @@ impl Changes {
             }
             (answer, _) => answer,
         }
+    }
+
+    /// Whether the user may not do it, as the cluster says when it is asked. What it answers to a write need not tell: with
+    /// `timeout=1ns` anybody gets a 504, before the server has looked whether they may.
+    async fn are_not_the_users(&self, connection: &Arc<Connection>) -> bool {
+        let Some((access, question)) = &self.write else {
+            return false;
+        };
+        if self.roles.is_none() && self.observation.is_none() {
+            return false;
+        }
+        let verdict = access.verdict(connection, || question.clone());
+        verdict.await == Verdict::Denied
     }
 }
 

@@ -87,7 +87,7 @@ impl Handler {
         });
         let request = request.map(ClientBody::new);
         let passed = request.body().passed();
-        let changes = Changes::new(passed.clone(), info, &access.decisions, observation);
+        let changes = Changes::new(passed.clone(), info, access, observation);
         let connection = Arc::clone(connection);
         let terms = Terms {
             tunnels: self.parts.tunnels.clone(),
@@ -96,8 +96,9 @@ impl Handler {
         };
         let exchange = async move {
             let answer = live::forward(&connection, &live, request, terms).await;
+            let answer = changes.answered(answer, &connection).await;
             drop(until_answered);
-            changes.answered(answer)
+            answer
         };
         let response = match info.verb.is_write() && !long_running {
             true => GoesOn::new(passed, exchange, move |it| recorded(record, it, reason)).await?,
