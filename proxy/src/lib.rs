@@ -45,6 +45,7 @@ mod recheck;
 pub mod refresh;
 pub mod reload;
 pub mod request_info;
+mod review_line;
 mod reviewer;
 pub mod serving_kubeconfig;
 pub mod shares;

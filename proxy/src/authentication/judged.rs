@@ -1,5 +1,6 @@
 //! What clusters have said of tokens.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
@@ -9,9 +10,9 @@ use fleetcache_cache::cluster_accessor::ClusterAccessor;
 use fleetcache_cache::facts::{ClusterFacts, Facts, NoFact};
 use http::StatusCode;
 use sha2::{Digest as _, Sha256};
-use tokio::sync::Semaphore;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
+use crate::review_line::ReviewLine;
 use crate::reviewer::Reviewer;
 
 /// Where it is asked.
@@ -20,14 +21,20 @@ const PATH: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 /// How long it counts what a cluster has said of a token, whatever that was: as long as in kube-apiserver's own delegates.
 const TTL: Duration = Duration::from_secs(10);
 
-/// How long a request waits to be known.
-const PATIENCE: Duration = Duration::from_secs(5);
-
-/// Tokens that are judged at once: what strangers send must not become a flood.
+/// Tokens that a cluster is asked about at once: what strangers send to one must not keep others from another.
 const MAX_REVIEWS: usize = 32;
 
-/// Bytes of what is known of tokens.
-const MAX_WEIGHT: u64 = 16 << 20;
+/// Those and the ones in line behind them, each with its token.
+const MAX_IN_LINE: usize = 256;
+
+/// Bytes of users whose tokens are known.
+const MAX_KNOWN: u64 = 16 << 20;
+
+/// Bytes of what is known of other tokens. Apart, as anybody can send those without end.
+const MAX_REFUSED: u64 = 4 << 20;
+
+/// Clusters that are asked, kept in memory.
+const MAX_CLUSTERS: u64 = 100_000;
 
 /// A token, as a cluster knows it that was behind a name at a time.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -40,28 +47,51 @@ struct Key {
     digest: [u8; 32],
 }
 
-/// A user, or nobody; or why the token is not good.
-type Said = Result<Option<TokenUser>, String>;
+/// What a cluster says of a token that is nobody's: why, where it says that.
+type Refused = Option<Arc<str>>;
+
+/// Why a token has no user.
+#[derive(Clone)]
+enum NotKnown {
+    Refused(Refused),
+    /// Nobody could say.
+    Unavailable(String),
+}
+
+/// How a cluster is asked.
+struct Asked {
+    line: ReviewLine,
+    /// It was said that the proxy's credential may not ask.
+    may_not_ask: AtomicBool,
+}
 
 /// What clusters have said of tokens.
 pub(super) struct Judged {
-    known: ClusterFacts<Key, Said, String>,
-    places: Arc<Semaphore>,
-    /// It was said that the proxy's credential may not ask.
-    may_not_ask: Arc<AtomicBool>,
+    known: ClusterFacts<Key, TokenUser, NotKnown>,
+    refused: Arc<ClusterFacts<Key, Refused, Infallible>>,
+    /// By instance.
+    asked: ClusterFacts<u64, Arc<Asked>, Infallible>,
 }
 
 impl Default for Judged {
     fn default() -> Self {
-        Self {
-            known: Facts::new(MAX_WEIGHT, |_, said| weight(said)).of_cluster(),
-            places: Arc::new(Semaphore::new(MAX_REVIEWS)),
-            may_not_ask: Arc::default(),
-        }
+        Self::with_room(MAX_KNOWN, MAX_REFUSED)
     }
 }
 
 impl Judged {
+    /// Of so many bytes of tokens that are good, and of others.
+    pub(super) fn with_room(known: u64, refused: u64) -> Self {
+        let refused = Facts::new(refused, |_, why: &Refused| {
+            weight(why.as_deref().map_or(0, str::len))
+        });
+        Self {
+            known: Facts::new(known, |_, it: &TokenUser| weight(it.user.bytes())).of_cluster(),
+            refused: Arc::new(refused.of_cluster()),
+            asked: Facts::new(MAX_CLUSTERS, |_, _| 1).of_cluster(),
+        }
+    }
+
     /// What a cluster says of a token, or said a moment ago.
     pub(super) async fn judge<R: Reviewer>(
         &self,
@@ -75,44 +105,59 @@ impl Judged {
             epoch: reviewer.epoch(),
             digest: Sha256::digest(token).into(),
         };
-        let said = match self.known.get(&key) {
-            Some(said) => Ok(said),
-            None => {
-                let asked = self.ask(cluster, reviewer, token, audiences);
-                self.known.get_or_ask(key, asked).await
-            }
+        if let Some(user) = self.known.get(&key) {
+            return Ok(Some(user));
+        }
+        if let Some(why) = self.refused.get(&key) {
+            return nobody(why);
+        }
+        let new = || Asked {
+            line: ReviewLine::new(MAX_REVIEWS, MAX_IN_LINE, MAX_IN_LINE),
+            may_not_ask: AtomicBool::new(false),
         };
-        match said {
-            Ok(said) => said.map_err(TokenError::Invalid),
-            Err(NoFact::Failed(why)) => Err(TokenError::Unavailable(why)),
-            Err(why @ NoFact::Ended) => Err(TokenError::Unavailable(why.to_string())),
+        let asked = async move { Ok((Arc::new(new()), None)) };
+        let asked = self.asked.get_or_ask(key.instance, asked).await;
+        let ended = || TokenError::Unavailable("the question ended without an answer".to_owned());
+        let asked = asked.map_err(|_| ended())?;
+        let question = self.ask(asked, cluster, reviewer, &key, token, audiences);
+        match self.known.get_or_ask(key, question).await {
+            Ok(user) => Ok(Some(user)),
+            Err(NoFact::Failed(NotKnown::Refused(why))) => nobody(why),
+            Err(NoFact::Failed(NotKnown::Unavailable(why))) => Err(TokenError::Unavailable(why)),
+            Err(NoFact::Ended) => Err(ended()),
         }
     }
 
     fn ask<R: Reviewer>(
         &self,
+        asked: Arc<Asked>,
         cluster: &Arc<ClusterAccessor>,
         reviewer: &Arc<R>,
+        key: &Key,
         token: &str,
         audiences: &[String],
-    ) -> impl Future<Output = Result<(Said, Option<Instant>), String>> + Send + use<R> {
-        let (cluster, reviewer) = (Arc::clone(cluster), Arc::clone(reviewer));
-        let (places, may_not_ask) = (Arc::clone(&self.places), Arc::clone(&self.may_not_ask));
+    ) -> impl Future<Output = Result<(TokenUser, Option<Instant>), NotKnown>> + Send + use<R> {
+        let (cluster, reviewer, key) = (Arc::clone(cluster), Arc::clone(reviewer), key.clone());
+        let refused = Arc::clone(&self.refused);
         let body = token_review(token, audiences);
         let (expires, audiences) = (unverified_expiry(token), audiences.to_vec());
         async move {
+            // Somebody else's question may have ended since.
+            if let Some(why) = refused.get(&key) {
+                return Err(NotKnown::Refused(why));
+            }
             let began = Instant::now();
-            let unavailable = |why: &str| format!("cluster {:?}: {why}", cluster.name());
-            let place = places.try_acquire();
-            let _place = place.map_err(|_| unavailable("too many tokens are judged just now"))?;
-            let answer = reviewer
-                .lost()
-                .run_until_cancelled(reviewer.review(PATH, body));
-            let answer = timeout(PATIENCE, answer).await.ok().flatten();
-            let answer = answer.ok_or_else(|| unavailable("no answer to a TokenReview"))?;
+            let unavailable = |why: &str| {
+                let cluster = cluster.name();
+                NotKnown::Unavailable(format!("cluster {cluster:?}: {why}"))
+            };
+            // Whose a token is nobody knows before it is judged.
+            let review = reviewer.review(PATH, body);
+            let answer = asked.line.ask("", reviewer.lost(), review).await;
+            let answer = answer.map_err(|why| unavailable(&why.to_string()))?;
             let (status, body) = answer.map_err(|error| unavailable(&error.to_string()))?;
             if status == StatusCode::FORBIDDEN {
-                if !may_not_ask.swap(true, Ordering::Relaxed) {
+                if !asked.may_not_ask.swap(true, Ordering::Relaxed) {
                     tracing::warn!(
                         cluster = cluster.name(),
                         hint = "grant it the ClusterRole that `fleetcache rbac` prints",
@@ -126,23 +171,35 @@ impl Judged {
                     "the answer to a TokenReview is a {status}"
                 )));
             }
-            may_not_ask.store(false, Ordering::Relaxed);
+            asked.may_not_ask.store(false, Ordering::Relaxed);
             // The cluster has read the same claim, and checked who wrote it.
             let left = expires.map_or(TTL, |at| {
                 at.duration_since(SystemTime::now()).unwrap_or_default()
             });
             let until = Some(began + TTL.min(left));
-            let said = match reviewed(&body, &audiences) {
-                Ok(user) => Ok(user.map(|user| TokenUser {
-                    expires,
-                    known_until: until,
-                    ..user
-                })),
-                Err(TokenError::Invalid(why)) => Err(why),
+            let why = match reviewed(&body, &audiences) {
+                Ok(Some(user)) => {
+                    let user = TokenUser {
+                        expires,
+                        known_until: until,
+                        ..user
+                    };
+                    return Ok((user, until));
+                }
+                Ok(None) => None,
+                Err(TokenError::Invalid(why)) => Some(why.into()),
                 Err(TokenError::Unavailable(why)) => return Err(unavailable(&why)),
             };
-            Ok((said, until))
+            refused.put(key, Refused::clone(&why), until);
+            Err(NotKnown::Refused(why))
         }
+    }
+}
+
+fn nobody(why: Refused) -> Result<Option<TokenUser>, TokenError> {
+    match why {
+        None => Ok(None),
+        Some(why) => Err(TokenError::Invalid(why.to_string())),
     }
 }
 
@@ -152,12 +209,8 @@ impl std::fmt::Debug for Judged {
     }
 }
 
-/// About its bytes in memory, what the cache needs for it included.
-fn weight(said: &Said) -> u32 {
+/// About the bytes in memory of what is so long, what the cache needs for it included.
+fn weight(bytes: usize) -> u32 {
     const OVERHEAD: usize = 512;
-    let bytes = match said {
-        Ok(user) => user.as_ref().map_or(0, |it| it.user.bytes()),
-        Err(why) => why.len(),
-    };
     u32::try_from(OVERHEAD + bytes).unwrap_or(u32::MAX)
 }

@@ -15,6 +15,7 @@ use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 use tokio::time::advance;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
@@ -22,6 +23,8 @@ use tokio_util::task::TaskTracker;
 use super::*;
 use crate::authorization::testing::idle;
 use crate::reviewer::Reviewer;
+
+mod floods;
 
 const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:default:app";
@@ -37,6 +40,7 @@ struct Cluster {
     tokens: Mutex<BTreeSet<String>>,
     documents: AtomicUsize,
     reviews: Mutex<Vec<Value>>,
+    may_answer: Semaphore,
 }
 
 impl Cluster {
@@ -49,6 +53,7 @@ impl Cluster {
             tokens: Mutex::new(tokens.iter().map(|&token| token.to_owned()).collect()),
             documents: AtomicUsize::new(0),
             reviews: Mutex::default(),
+            may_answer: Semaphore::new(Semaphore::MAX_PERMITS),
         })
     }
 
@@ -58,6 +63,12 @@ impl Cluster {
 
     fn answers_with(&self, code: usize) {
         self.code.store(code, Ordering::Relaxed);
+    }
+
+    /// From now on it answers so many reviews, and no more.
+    fn answers(&self, reviews: usize) {
+        self.may_answer.forget_permits(Semaphore::MAX_PERMITS);
+        self.may_answer.add_permits(reviews);
     }
 
     fn reviews(&self) -> usize {
@@ -86,6 +97,7 @@ impl Reviewer for Cluster {
         assert_eq!(path, "/apis/authentication.k8s.io/v1/tokenreviews");
         let mut review: Value = serde_json::from_slice(&body).unwrap();
         self.reviews.lock().push(review["spec"].clone());
+        self.may_answer.acquire().await.unwrap().forget();
         let token = review["spec"]["token"].as_str().unwrap();
         review["status"] = match self.tokens.lock().contains(token) {
             true => json!({

@@ -11,25 +11,25 @@ use fleetcache_cache::cluster_accessor::ClusterAccessor;
 use fleetcache_cache::facts::{ClusterFacts, Facts, NoFact};
 use fleetcache_cache::upstream::UpstreamError;
 use http::StatusCode;
-use tokio::sync::Semaphore;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use super::Access;
 use super::key::Key;
+use crate::review_line::{NoTurn, ReviewLine};
 use crate::reviewer::Reviewer;
 
 /// Where it is asked.
 const PATH: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 
-/// A read that waits longer for the answer is answered live sooner.
-const PATIENCE: Duration = Duration::from_secs(5);
-
-/// Reviews that a cluster is asked at once: a flood of new users must not become a flood of questions.
+/// Reviews that a cluster is asked at once.
 const MAX_REVIEWS: usize = 64;
 
 /// Those and the ones in line behind them. A read that waits in line costs the cluster less than one that goes live, and a
 /// dashboard of somebody who has roles in each namespace alone brings hundreds at a time.
 const MAX_IN_LINE: usize = 2048;
+
+/// Those of one user: such a dashboard fits, and leaves room for another one.
+const MAX_OF_ONE: usize = MAX_IN_LINE / 2;
 
 /// Whoever may not ask tries again after this time.
 const ASK_AGAIN: Duration = Duration::from_secs(30);
@@ -50,15 +50,12 @@ pub(super) enum NoDecision {
     /// The proxy's own credential may not ask.
     #[error("the proxy may not create subjectaccessreviews")]
     MayNotAsk,
-    /// Too many questions are under way.
-    #[error("too many questions under way")]
-    TooMany,
+    /// It did not come to be asked, or not to an end.
+    #[error(transparent)]
+    NoTurn(#[from] NoTurn),
     /// No answer came.
     #[error("no answer: {0}")]
     NoAnswer(Arc<UpstreamError>),
-    /// No answer came in time.
-    #[error("no answer in time")]
-    TooSlow,
     /// The cluster went, or its roles changed meanwhile.
     #[error("the question ended without an answer")]
     Ended,
@@ -113,8 +110,7 @@ impl Authorizer {
             last_allows: self.last_allows.of_cluster(),
             changes: AtomicU64::new(0),
             settles: ArcSwapOption::empty(),
-            reviews: Semaphore::new(MAX_REVIEWS),
-            line: Semaphore::new(MAX_IN_LINE),
+            line: ReviewLine::new(MAX_REVIEWS, MAX_IN_LINE, MAX_OF_ONE),
             may_ask: ArcSwap::from_pointee(MayAsk::Unknown),
         })
     }
@@ -130,8 +126,7 @@ pub struct ClusterDecisions {
     changes: AtomicU64,
     /// Until when the last change of roles may not be seen by all of the cluster.
     settles: ArcSwapOption<Instant>,
-    reviews: Semaphore,
-    line: Semaphore,
+    line: ReviewLine,
     may_ask: ArcSwap<MayAsk>,
 }
 
@@ -227,13 +222,7 @@ impl ClusterDecisions {
         reviewer: &R,
         key: &Key,
     ) -> Result<Decision, NoDecision> {
-        let Ok(_in_line) = self.line.try_acquire() else {
-            return Err(NoDecision::TooMany);
-        };
-        let answer = async {
-            // Never closed.
-            let place = self.reviews.acquire().await;
-            let _place = place.map_err(|_| NoDecision::Ended)?;
+        let question = async {
             // Whoever was before may have been refused.
             if let MayAsk::No { again } = self.may_ask()
                 && Instant::now() < again
@@ -244,10 +233,8 @@ impl ClusterDecisions {
             let answer = review.await;
             answer.map_err(|why| NoDecision::NoAnswer(Arc::new(why)))
         };
-        let answer = reviewer.lost().run_until_cancelled(answer);
-        let answer = timeout(PATIENCE, answer).await;
-        let answer = answer.map_err(|_| NoDecision::TooSlow)?;
-        let (status, body) = answer.ok_or(NoDecision::Ended)??;
+        let answer = self.line.ask(&key.user.name, reviewer.lost(), question);
+        let (status, body) = answer.await??;
         if status == StatusCode::FORBIDDEN {
             self.refused(cluster);
             return Err(NoDecision::MayNotAsk);

@@ -9,6 +9,8 @@ use tokio::time::advance;
 use super::testing::{Cluster, Clusters, Says, alice, cluster_wide, get, pod, user};
 use super::*;
 
+mod line;
+
 const TEN_SECONDS: Duration = Duration::from_secs(10);
 
 impl Access {
@@ -282,63 +284,6 @@ async fn who_waits_for_a_cluster_that_is_lost_waits_no_longer() {
     cluster.lost.cancel();
     assert_eq!(asking.await, Verdict::Unknown);
     assert_eq!(Instant::now(), began);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_flood_of_users_is_no_flood_of_questions() {
-    let (clusters, cluster) = (Clusters::start(&["a"]), Cluster::that(cluster_wide));
-    let access = clusters.access("a", &alice());
-    cluster.hold();
-    let many: Vec<_> = (0..2100)
-        .map(|at| access.by(user(&format!("u{at}"), &[])))
-        .collect();
-    let question = pod("x");
-    let mut asking: Vec<_> = many
-        .iter()
-        .map(|one| Box::pin(one.ask_it(&cluster, &question)))
-        .collect();
-    let mut unknown = 0;
-    let mut in_line = Vec::new();
-    for mut one in asking.drain(..) {
-        let mut answered = false;
-        for _ in 0..10 {
-            if let Some(verdict) = one.as_mut().now_or_never() {
-                assert_eq!(verdict, Verdict::Unknown);
-                unknown += 1;
-                answered = true;
-                break;
-            }
-            tokio::task::yield_now().await;
-        }
-        if !answered {
-            in_line.push(one);
-        }
-    }
-    assert_eq!((cluster.asked(), unknown), (64, 52));
-    // The others have their turn.
-    for _ in 0..in_line.len() {
-        cluster.let_answer();
-    }
-    for one in in_line {
-        assert!(matches!(one.await, Verdict::Allowed { .. }));
-    }
-    assert_eq!(cluster.asked(), 2048);
-}
-
-#[tokio::test(start_paused = true)]
-async fn who_is_in_line_for_too_long_goes_live() {
-    let (clusters, cluster) = (Clusters::start(&["a"]), Cluster::that(cluster_wide));
-    let access = clusters.access("a", &alice());
-    cluster.hold();
-    let many: Vec<_> = (0..65)
-        .map(|at| access.by(user(&format!("u{at}"), &[])))
-        .collect();
-    let question = pod("x");
-    let began = Instant::now();
-    let asking = many.iter().map(|one| one.ask_it(&cluster, &question));
-    let verdicts = join_all(asking).await;
-    assert!(verdicts.iter().all(|it| *it == Verdict::Unknown));
-    assert_eq!(Instant::now() - began, Duration::from_secs(5));
 }
 
 #[tokio::test(start_paused = true)]
