@@ -228,7 +228,7 @@ impl Documents {
 }
 
 /// A value that holds nothing else: one that came with an answer is a part of the 8 KiB it was read into, and keeps them.
-fn copied(value: &HeaderValue) -> HeaderValue {
+pub(crate) fn copied(value: &HeaderValue) -> HeaderValue {
     let mut copy = HeaderValue::from_bytes(value.as_bytes()).expect("it is the value of a header");
     copy.set_sensitive(value.is_sensitive());
     copy

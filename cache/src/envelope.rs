@@ -10,6 +10,7 @@ use bytes::Bytes;
 use http::header::WARNING;
 use http::{HeaderMap, HeaderValue};
 
+use crate::documents::copied;
 use crate::fields::Fields;
 use crate::object::ListHead;
 use crate::resource_version::ResourceVersion;
@@ -148,7 +149,7 @@ impl Envelope {
         let of_kind = list.get_all(WARNING).iter();
         self.warnings = of_kind
             .filter(|it| !elsewhere.contains(it))
-            .cloned()
+            .map(copied)
             .collect();
         self
     }

@@ -120,12 +120,12 @@ fn quote(text: &str) -> Option<HeaderValue> {
     HeaderValue::try_from(format!("299 - \"{quoted}\"")).ok()
 }
 
-/// The `Audit-ID` of an answer: the request's own, as it is, or a fresh one.
+/// The `Audit-ID` of an answer: the request's own, as it is, or a fresh one. A copy, that does not keep the request's head in
+/// memory.
 pub fn audit_id(request: &HeaderMap) -> HeaderValue {
-    match request.get(AUDIT_ID) {
-        Some(given) if !given.is_empty() => given.clone(),
-        _ => mint(),
-    }
+    let given = request.get(AUDIT_ID).filter(|given| !given.is_empty());
+    let copied = given.and_then(|given| HeaderValue::from_bytes(given.as_bytes()).ok());
+    copied.unwrap_or_else(mint)
 }
 
 /// A random (version 4) UUID.

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use fleetcache_auth::UserInfo;
-use http::HeaderValue;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
@@ -20,7 +19,7 @@ use crate::metrics::Source;
 use crate::request_info::RequestInfo;
 
 /// Bytes of a user agent; kube-apiserver cuts there, too.
-const USER_AGENT: usize = 1024;
+pub(super) const USER_AGENT_BYTES: usize = 1024;
 
 /// Bytes of an event beside those that are counted.
 const OVERHEAD: usize = 512;
@@ -41,13 +40,14 @@ pub(super) enum Stage {
 
 /// An event, before it is a line.
 pub(super) struct Event {
-    pub(super) facts: Arc<Facts>,
-    pub(super) stage: Stage,
-    pub(super) at: Timestamp,
+    facts: Arc<Facts>,
+    stage: Stage,
+    at: Timestamp,
     /// None where there was no answer.
-    pub(super) answered: Option<Answered>,
+    answered: Option<Answered>,
     /// The body of an answer that may be a Status.
-    pub(super) body: Vec<Bytes>,
+    body: Bytes,
+    bytes: usize,
 }
 
 #[derive(Serialize)]
@@ -120,12 +120,30 @@ struct StatusBody {
 }
 
 impl Event {
-    /// About its bytes in memory.
+    /// One of now.
+    pub(super) fn new(
+        facts: Arc<Facts>,
+        stage: Stage,
+        answered: Option<Answered>,
+        body: Bytes,
+    ) -> Self {
+        let user = facts.known.get().map_or(0, |known| known.user.bytes());
+        let user_agent = facts.user_agent.as_ref().map_or(0, |it| it.len());
+        let texts = facts.method.as_str().len() + facts.target.len() + facts.audit_id.len();
+        let bytes = OVERHEAD + texts + user_agent + user + body.len();
+        Self {
+            facts,
+            stage,
+            at: Timestamp::now(),
+            answered,
+            body,
+            bytes,
+        }
+    }
+
+    /// About its bytes in memory. What it shares with others counts as its own.
     pub(super) fn bytes(&self) -> usize {
-        let facts = &self.facts;
-        let user_agent = facts.user_agent.as_ref().map_or(0, HeaderValue::len);
-        let body: usize = self.body.iter().map(Bytes::len).sum();
-        OVERHEAD + facts.target.len() + facts.audit_id.len() + user_agent + body
+        self.bytes
     }
 
     /// Appends its line, with the end of it.
@@ -169,7 +187,7 @@ impl Event {
             verb: &attributes.verb,
             user: known.map(|it| user(&it.user)).unwrap_or_default(),
             source_ips: source.map(|it| [it.to_string()]),
-            user_agent: user_agent.as_ref().map(agent).unwrap_or_default(),
+            user_agent: user_agent.as_deref().map(agent).unwrap_or_default(),
             object_ref: attributes.object.as_ref(),
             response_status: self.status(proxied),
             request_received_timestamp: *received,
@@ -208,7 +226,7 @@ impl Event {
         };
         // What is behind a proxy answers as it likes, and nobody can tell it from the cluster.
         let is_foreign = proxied && source == Source::Live;
-        let said = (!is_foreign).then(|| serde_json::from_slice::<StatusBody>(&self.body.concat()));
+        let said = (!is_foreign).then(|| serde_json::from_slice::<StatusBody>(&self.body));
         match said {
             Some(Ok(said)) if said.kind == "Status" && said.api_version == "v1" => Status {
                 status: said.status.into(),
@@ -235,15 +253,14 @@ fn user(user: &UserInfo) -> User<'_> {
     }
 }
 
-fn text(value: &HeaderValue) -> Cow<'_, str> {
-    String::from_utf8_lossy(value.as_bytes())
+fn text(value: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(value)
 }
 
-fn agent(value: &HeaderValue) -> Cow<'_, str> {
-    let bytes = value.as_bytes();
-    match bytes.get(..USER_AGENT) {
-        Some(start) if bytes.len() > USER_AGENT => {
-            format!("{}...TRUNCATED", String::from_utf8_lossy(start)).into()
+fn agent(value: &[u8]) -> Cow<'_, str> {
+    match value.get(..USER_AGENT_BYTES) {
+        Some(start) if value.len() > USER_AGENT_BYTES => {
+            format!("{}...TRUNCATED", text(start)).into()
         }
         Some(_) | None => text(value),
     }

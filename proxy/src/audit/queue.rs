@@ -165,35 +165,65 @@ mod tests {
     use std::pin::pin;
     use std::sync::Arc;
 
+    use bytes::Bytes;
+    use fleetcache_auth::UserInfo;
     use futures_util::poll;
-    use http::HeaderValue;
     use jiff::Timestamp;
 
     use super::super::event::Stage;
-    use super::super::record::Facts;
+    use super::super::record::{Facts, Known};
     use super::*;
+
+    fn facts() -> Facts {
+        Facts {
+            audit_id: (*b"id").into(),
+            method: http::Method::GET,
+            target: "/".to_owned(),
+            user_agent: None,
+            source: None,
+            received: Timestamp::now(),
+            known: Default::default(),
+        }
+    }
+
+    fn event_of(facts: Facts) -> Event {
+        let stage = Stage::ResponseComplete;
+        Event::new(Arc::new(facts), stage, None, Bytes::new())
+    }
+
+    /// Whatever a client chooses the length of.
+    #[test]
+    fn all_that_may_be_long_is_counted() {
+        let long = "x".repeat(100_000);
+        let user = UserInfo {
+            groups: vec![long.clone()],
+            ..UserInfo::default()
+        };
+        let of_user = facts();
+        let user = Arc::new(user);
+        let known = Known { user, by: "jwt" };
+        assert!(of_user.known.set(known).is_ok());
+        let method = http::Method::from_bytes(long.as_bytes()).unwrap();
+        for facts in [
+            of_user,
+            Facts { method, ..facts() },
+            Facts {
+                target: long.clone(),
+                ..facts()
+            },
+            Facts {
+                audit_id: long.as_bytes().into(),
+                ..facts()
+            },
+        ] {
+            assert!(event_of(facts).bytes() >= long.len());
+        }
+    }
 
     #[tokio::test]
     async fn requests_wait_while_the_queue_is_full_and_those_under_way_do_not() {
         let queue = Queue::new(2000);
-        let event = || {
-            let facts = Facts {
-                audit_id: HeaderValue::from_static("id"),
-                method: http::Method::GET,
-                target: "/".to_owned(),
-                user_agent: None,
-                source: None,
-                received: Timestamp::now(),
-                known: Default::default(),
-            };
-            Event {
-                facts: Arc::new(facts),
-                stage: Stage::ResponseComplete,
-                at: Timestamp::now(),
-                answered: None,
-                body: Vec::new(),
-            }
-        };
+        let event = || event_of(facts());
         let waits = std::cell::Cell::new(0);
         for _ in 0..5 {
             queue.enter(|| waits.set(waits.get() + 1)).await;

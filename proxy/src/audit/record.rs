@@ -15,7 +15,7 @@ use http_body_util::BodyExt as _;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use jiff::Timestamp;
 
-use super::event::{Event, Stage};
+use super::event::{Event, Stage, USER_AGENT_BYTES};
 use super::queue::Queue;
 use crate::body::{Body, BoxError};
 use crate::listener::ClientAddress;
@@ -33,18 +33,19 @@ struct Open {
     queue: Arc<Queue>,
     facts: Arc<Facts>,
     answered: OnceLock<Answered>,
-    body: OnceLock<Vec<Bytes>>,
+    body: OnceLock<Bytes>,
     panicked: AtomicBool,
     /// Whether that the answer has begun is told when it has ended: what it says is not known before.
     refused: AtomicBool,
 }
 
-/// What is known of a request.
+/// What is known of a request. Copies: a slice of what a connection has read keeps all of that in memory.
 pub(super) struct Facts {
-    pub(super) audit_id: HeaderValue,
+    pub(super) audit_id: Box<[u8]>,
     pub(super) method: Method,
     pub(super) target: String,
-    pub(super) user_agent: Option<HeaderValue>,
+    /// No more of it than is told, and one byte that tells that there is more.
+    pub(super) user_agent: Option<Box<[u8]>>,
     pub(super) source: Option<IpAddr>,
     pub(super) received: Timestamp,
     pub(super) known: OnceLock<Known>,
@@ -77,11 +78,13 @@ impl Record {
         received: Timestamp,
     ) -> Self {
         let address = request.extensions().get::<ClientAddress>();
+        let user_agent = request.headers().get(USER_AGENT);
+        let user_agent = user_agent.map(HeaderValue::as_bytes);
         let facts = Facts {
-            audit_id: audit_id.clone(),
+            audit_id: audit_id.as_bytes().into(),
             method: request.method().clone(),
             target: target.to_owned(),
-            user_agent: request.headers().get(USER_AGENT).cloned(),
+            user_agent: user_agent.map(|it| it[..it.len().min(USER_AGENT_BYTES + 1)].into()),
             source: address.map(|ClientAddress(address)| address.to_canonical()),
             received,
             known: OnceLock::new(),
@@ -147,13 +150,9 @@ fn may_be_status(method: &Method, response: &Response<Body>) -> bool {
 
 impl Open {
     fn event(&self, stage: Stage) -> Event {
-        Event {
-            facts: Arc::clone(&self.facts),
-            stage,
-            at: Timestamp::now(),
-            answered: self.answered.get().copied(),
-            body: self.body.get().cloned().unwrap_or_default(),
-        }
+        let facts = Arc::clone(&self.facts);
+        let body = self.body.get().cloned().unwrap_or_default();
+        Event::new(facts, stage, self.answered.get().copied(), body)
     }
 }
 
@@ -176,7 +175,7 @@ impl Drop for Open {
 struct RecordedBody {
     body: Body,
     /// None where it is none, or too long for one.
-    kept: Option<Vec<Bytes>>,
+    kept: Option<Vec<u8>>,
     /// While it is; what panics then is dropped so.
     polled: bool,
     record: Record,
@@ -213,9 +212,8 @@ impl HttpBody for RecordedBody {
 impl RecordedBody {
     fn keep(&mut self, data: &Bytes) {
         let Some(kept) = &mut self.kept else { return };
-        let length = kept.iter().map(Bytes::len).sum::<usize>() + data.len();
-        match length <= STATUS {
-            true => kept.push(data.clone()),
+        match kept.len() + data.len() <= STATUS {
+            true => kept.extend_from_slice(data),
             false => self.kept = None,
         }
     }
@@ -227,7 +225,8 @@ impl Drop for RecordedBody {
             self.record.panicked();
         }
         if let Some(kept) = self.kept.take() {
-            let _ = self.record.0.body.set(kept);
+            // What it had grown for is given back.
+            let _ = self.record.0.body.set(kept.into_boxed_slice().into());
         }
     }
 }

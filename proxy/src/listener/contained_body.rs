@@ -13,20 +13,24 @@ use super::stream;
 use crate::body::{Body, BoxError};
 use crate::status::AUDIT_ID;
 
+/// Bytes of a request's id that a line of the log has; kube-apiserver's logs have as many.
+const AUDIT_ID_BYTES: usize = 64;
+
 /// A body that breaks off where it panics: over HTTP/1.1 its connection ends before the answer does, over HTTP/2 its stream
 /// is reset and the others go on.
 pub(super) struct ContainedBody {
     /// None once it has panicked.
     body: Option<Body>,
-    /// For the log.
-    audit_id: Option<HeaderValue>,
+    /// For the log. A copy: a slice would keep all that a connection has read in memory for as long as a watch.
+    audit_id: Option<Box<[u8]>>,
 }
 
 impl ContainedBody {
     /// An answer with such a body.
     pub(super) fn of(answer: Response<Body>) -> Response<Self> {
         let (parts, body) = answer.into_parts();
-        let audit_id = parts.headers.get(AUDIT_ID).cloned();
+        let audit_id = parts.headers.get(AUDIT_ID).map(HeaderValue::as_bytes);
+        let audit_id = audit_id.map(|id| id[..id.len().min(AUDIT_ID_BYTES)].into());
         let body = Some(body);
         stream::gave();
         Response::from_parts(parts, Self { body, audit_id })
@@ -48,9 +52,11 @@ impl HttpBody for ContainedBody {
         };
         let polled = catch_unwind(AssertUnwindSafe(|| Pin::new(body).poll_frame(context)));
         let polled = polled.unwrap_or_else(|_| {
-            let audit_id = this.audit_id.as_ref();
+            let audit_id = this.audit_id.as_deref();
             tracing::error!(
-                audit_id = audit_id.and_then(|id| id.to_str().ok()).unwrap_or_default(),
+                audit_id = audit_id
+                    .and_then(|id| std::str::from_utf8(id).ok())
+                    .unwrap_or_default(),
                 "answer panicked half-way, it is broken off"
             );
             this.body = None;
@@ -69,5 +75,24 @@ impl HttpBody for ContainedBody {
     fn size_hint(&self) -> SizeHint {
         let body = self.body.as_ref();
         body.map_or_else(SizeHint::default, Body::size_hint)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::body::empty;
+
+    #[test]
+    fn a_body_keeps_nothing_of_its_answers_head() {
+        let head = Bytes::from("x".repeat(100_000));
+        let id = HeaderValue::from_maybe_shared(head.slice(..99_000)).unwrap();
+        let mut answer = Response::new(empty());
+        answer.headers_mut().insert(AUDIT_ID, id);
+        let (parts, body) = ContainedBody::of(answer).into_parts();
+        assert!(!head.is_unique());
+        drop(parts);
+        assert!(head.is_unique());
+        assert_eq!(body.audit_id.map(|id| id.len()), Some(AUDIT_ID_BYTES));
     }
 }
