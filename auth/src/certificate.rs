@@ -25,8 +25,12 @@ use x509_parser::prelude::FromDer as _;
 use crate::token_user::TokenUser;
 pub use accept_any::accept_any;
 
-/// Verified certificates that are remembered: as many as clients on open connections, and some.
+/// Certificates that were found good and are remembered: as many as clients on open connections, and some.
 const REMEMBERED: u64 = 10_000;
+
+/// Bytes of what is remembered of others: a signature that is no good costs as much as one that is. Apart, as anybody can make
+/// such certificates without end.
+const REFUSED: u64 = 4 << 20;
 
 /// The authorities whose certificates are users. Clones are one bundle: what replaces it in one replaces it in all.
 #[derive(Clone)]
@@ -38,7 +42,9 @@ struct Bundle {
     authorities: Vec<Authority>,
     /// What was found good, by the digest of all that was sent: a signature is not checked again for each request. It
     /// goes with the bundle.
-    verified: Cache<[u8; 32], Arc<Verified>>,
+    verified: Cache<[u8; 32], Arc<Found<Option<TokenUser>>>>,
+    /// Why others are not good.
+    refused: Cache<[u8; 32], Arc<Found<String>>>,
 }
 
 struct Authority {
@@ -46,13 +52,19 @@ struct Authority {
     validity: Validity,
 }
 
-struct Verified {
-    /// `None` for a certificate that names no user.
-    user: Option<TokenUser>,
-    /// When it was found good; a clock that is set back finds it anew.
+/// What was found of a certificate: its user, `None` where it names none; or why it is not good.
+struct Found<T> {
+    what: T,
+    /// When that was found; a clock that is set back finds it anew.
     since: UnixTime,
-    /// Before anything that it may rest on expires.
+    /// Before the time of anything begins or ends that it may rest on.
     until: UnixTime,
+}
+
+impl<T: Clone> Found<T> {
+    fn at(&self, now: UnixTime) -> Option<T> {
+        (self.since <= now && now < self.until).then(|| self.what.clone())
+    }
 }
 
 impl ClientCertificates {
@@ -97,16 +109,25 @@ impl ClientCertificates {
     ) -> Result<Option<TokenUser>, String> {
         let bundle = self.bundle.load();
         let digest = digest(sent);
-        if let Some(verified) = bundle.verified.get(&digest)
-            && verified.since <= now
-            && now < verified.until
-        {
-            return Ok(verified.user.clone());
+        if let Some(user) = bundle.verified.get(&digest).and_then(|it| it.at(now)) {
+            return Ok(user);
         }
-        let verified = bundle.verify(sent, now)?;
-        let user = verified.user.clone();
-        bundle.verified.insert(digest, Arc::new(verified));
-        Ok(user)
+        if let Some(why) = bundle.refused.get(&digest).and_then(|it| it.at(now)) {
+            return Err(why);
+        }
+        let (since, until) = (now, bundle.next_change(sent, now));
+        let found = bundle.verify(sent, now);
+        match found.clone() {
+            Ok(what) => {
+                let found = Found { what, since, until };
+                bundle.verified.insert(digest, Arc::new(found));
+            }
+            Err(what) => {
+                let found = Found { what, since, until };
+                bundle.refused.insert(digest, Arc::new(found));
+            }
+        }
+        found
     }
 }
 
@@ -139,23 +160,46 @@ impl Bundle {
         if authorities.is_empty() {
             return Err("no certificate in it".to_owned());
         }
+        let weight = |_: &[u8; 32], why: &Arc<Found<String>>| {
+            const OVERHEAD: usize = 256;
+            u32::try_from(OVERHEAD + why.what.len()).unwrap_or(u32::MAX)
+        };
+        let refused = Cache::builder().max_capacity(REFUSED).weigher(weight);
         Ok(Self {
             authorities,
             verified: Cache::new(REMEMBERED),
+            refused: refused.build(),
         })
     }
 
-    fn verify(&self, sent: &[CertificateDer<'_>], now: UnixTime) -> Result<Verified, String> {
+    /// The next moment at which something else may be found: one of the certificates begins to be valid, or ceases to be.
+    fn next_change(&self, sent: &[CertificateDer<'_>], now: UnixTime) -> UnixTime {
+        let sent = sent
+            .iter()
+            .filter_map(|it| Some(parse(it).ok()?.validity().clone()));
+        let authorities = self.authorities.iter().map(|it| it.validity.clone());
+        let changes = sent
+            .chain(authorities)
+            .flat_map(|it| [begin(&it), end(&it)]);
+        let never = UnixTime::since_unix_epoch(Duration::MAX);
+        changes.filter(|at| now < *at).fold(never, UnixTime::min)
+    }
+
+    fn verify(
+        &self,
+        sent: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<Option<TokenUser>, String> {
+        #[cfg(test)]
+        tests::VERIFIED.with(|count| count.set(count.get() + 1));
         let [own, others @ ..] = sent else {
             return Err("no certificate".to_owned());
         };
         let parsed = parse(own)?;
         // rustls asks neither of an authority whether it has expired, nor of anyone whether it may sign: Go asks both.
         let mut roots = RootCertStore::empty();
-        let mut until = end(parsed.validity());
         for authority in &self.authorities {
             if contains(&authority.validity, now) {
-                until = until.min(end(&authority.validity));
                 let certificate = authority.certificate.clone();
                 roots.add(certificate).map_err(|error| error.to_string())?;
             }
@@ -167,7 +211,6 @@ impl Bundle {
         for other in others {
             let Ok(parsed) = parse(other) else { continue };
             if may_sign(&parsed) {
-                until = until.min(end(parsed.validity()));
                 intermediates.push(other.clone());
             }
         }
@@ -179,16 +222,11 @@ impl Bundle {
             .verify_client_cert(own, &intermediates, now)
             .map_err(|error| error.to_string())?;
         let expires = UNIX_EPOCH + Duration::from_secs(end(parsed.validity()).as_secs());
-        let user = subject::user(&parsed, own)?.map(|user| TokenUser {
+        Ok(subject::user(&parsed, own)?.map(|user| TokenUser {
             user,
             expires: Some(expires),
             known_until: None,
-        });
-        Ok(Verified {
-            user,
-            since: now,
-            until,
-        })
+        }))
     }
 }
 
@@ -210,9 +248,13 @@ fn may_sign(certificate: &X509Certificate<'_>) -> bool {
 }
 
 fn contains(validity: &Validity, now: UnixTime) -> bool {
-    let now = now.as_secs();
-    seconds(validity.not_before.timestamp()) <= now
-        && now <= seconds(validity.not_after.timestamp())
+    begin(validity) <= now && now < end(validity)
+}
+
+/// The first second in which it is valid.
+fn begin(validity: &Validity) -> UnixTime {
+    let before = seconds(validity.not_before.timestamp());
+    UnixTime::since_unix_epoch(Duration::from_secs(before))
 }
 
 /// The first second in which it is not valid any more: `notAfter` itself is the last one.

@@ -1,3 +1,4 @@
+use std::cell::Cell;
 use std::time::SystemTime;
 
 use rcgen::{
@@ -9,6 +10,11 @@ use rcgen::string::BmpString;
 
 use super::*;
 use crate::user::UserInfo;
+
+thread_local! {
+    /// How many chains this test has had verified.
+    pub(super) static VERIFIED: Cell<usize> = const { Cell::new(0) };
+}
 
 type Issuer = CertifiedIssuer<'static, KeyPair>;
 
@@ -261,6 +267,62 @@ fn certificates_and_authorities_count_while_they_are_valid() {
 }
 
 #[test]
+fn a_certificate_is_verified_once_whatever_is_found() {
+    let (ca, other) = (authority("ca"), authority("other"));
+    let trusted = trusting(&[&ca]);
+    let later = client(&ca, |params| params.not_before = date_time_ymd(2031, 1, 1));
+    let usage = client(&ca, |params| {
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    });
+    let nonsense = CertificateDer::from(vec![0x30, 0]);
+    let now = at(2030, 6, 1);
+    let verified = |sent: &[CertificateDer<'static>], now| {
+        let before = VERIFIED.get();
+        let got = name(trusted.user_at(sent, now));
+        (got, VERIFIED.get() - before)
+    };
+    for sent in [
+        vec![client(&ca, |_| {})],
+        vec![client(&other, |_| {})],
+        // What is sent beside it is a part of it.
+        vec![client(&other, |_| {}), other.der().clone()],
+        vec![later.clone()],
+        vec![usage],
+        vec![nonsense],
+    ] {
+        let (first, count) = verified(&sent, now);
+        assert_eq!(count, 1, "{first:?}");
+        for _ in 0..3 {
+            assert_eq!(verified(&sent, now), (first.clone(), 0));
+        }
+    }
+    // Its time has come; and the clock is set back.
+    let later = [later];
+    let carol = Ok(Some("carol".to_owned()));
+    assert_eq!(verified(&later, at(2031, 1, 1)), (carol.clone(), 1));
+    assert_eq!(verified(&later, at(2031, 1, 2)), (carol, 0));
+    assert!(verified(&later, now).0.is_err());
+}
+
+#[test]
+fn refused_certificates_push_no_good_one_out() {
+    let ca = authority("ca");
+    let trusted = trusting(&[&ca]);
+    let good = [client(&ca, |_| {})];
+    trusted.user(&good).unwrap();
+    for at in 0..30_000_u32 {
+        let nonsense = CertificateDer::from(at.to_be_bytes().to_vec());
+        trusted.user(&[nonsense]).unwrap_err();
+    }
+    let bundle = trusted.bundle.load();
+    bundle.refused.run_pending_tasks();
+    assert!(bundle.refused.weighted_size() <= REFUSED);
+    let before = VERIFIED.get();
+    trusted.user(&good).unwrap();
+    assert_eq!(VERIFIED.get(), before);
+}
+
+#[test]
 fn an_authority_that_is_removed_counts_no_more() {
     let (old, new) = (authority("old"), authority("new"));
     let trusted = trusting(&[&old]);
@@ -273,6 +335,7 @@ fn an_authority_that_is_removed_counts_no_more() {
     listener.user(&of_old).unwrap();
     trusted.replace(new.pem().as_bytes()).unwrap();
     listener.user(&of_old).unwrap_err();
+    // It was refused a moment ago.
     listener.user(&of_new).unwrap();
     assert_eq!(listener.hints().len(), 1);
 }
