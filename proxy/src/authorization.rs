@@ -30,6 +30,15 @@ use crate::identity::Identity;
 use crate::limits::ClusterLimits;
 use crate::reviewer::Reviewer;
 
+/// Bytes of a question. What is decided is kept with it: a user's lists by ever new selectors, each as long as a path may be,
+/// would push out what is decided of all others.
+const MAX_QUESTION: usize = 2 << 10;
+
+/// Whether it is too long to be asked.
+pub(crate) fn is_too_long(question: &Question) -> bool {
+    key::bytes(question) > MAX_QUESTION
+}
+
 /// What the configuration says about a cluster's decisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AuthorizationSettings {

@@ -104,6 +104,8 @@ pub enum LiveReason {
     Selector,
     /// A subresource.
     Subresource,
+    /// What the cluster would be asked about the user is longer than questions are: by its selectors, mostly.
+    TooLong,
     /// A write's effect is not known yet.
     Unconfirmed,
     /// Whether memory is what the cluster holds now could not be found out in time.
@@ -138,6 +140,7 @@ impl LiveReason {
             Self::Scope => "scope",
             Self::Selector => "selector",
             Self::Subresource => "subresource",
+            Self::TooLong => "too-long",
             Self::Unconfirmed => "unconfirmed",
             Self::Unproven => "unproven",
             Self::Upgrade => "upgrade",
@@ -162,7 +165,8 @@ impl LiveReason {
             | Self::Representation
             | Self::ResourceVersion
             | Self::Scope
-            | Self::Selector => "request",
+            | Self::Selector
+            | Self::TooLong => "request",
             Self::Absent | Self::Empty | Self::History | Self::NotStarted | Self::NotSynced => {
                 "miss"
             }

@@ -186,6 +186,26 @@ async fn whoever_may_not_starts_no_informer_and_waits_for_none() {
 }
 
 #[tokio::test]
+async fn what_is_too_long_to_be_asked_goes_live_unasked() {
+    let users = Users::start("authorization: { allowTTL: 1h }").await;
+    users.cluster.restrict("alice", vec![reads()]);
+    let alice = users.client("alices");
+    warm(&alice, CONFIGMAPS).await;
+    let one_of = |values: usize| {
+        let values: Vec<_> = (0..values).map(|at| format!("value-{at:04}")).collect();
+        format!("{CONFIGMAPS}?labelSelector=a%20in%20({})", values.join(","))
+    };
+    let asked = users.reviews();
+    assert!(alice.get(&one_of(100)).await.unwrap().is_hit());
+    for path in [one_of(250), format!("{CONFIGMAPS}/{}", "x".repeat(2100))] {
+        let answer = alice.get(&path).await.unwrap();
+        let status = "fleetcache; fwd=request; detail=too-long";
+        assert_eq!(answer.cache_status(), status);
+    }
+    assert_eq!(users.reviews(), asked);
+}
+
+#[tokio::test]
 async fn where_the_proxy_may_not_ask_the_cluster_answers_and_the_fleet_says_so() {
     let users = Users::start("authorization: { fleetReaders: { users: [bob] } }").await;
     let (alice, bob) = (users.client("alices"), users.root("bobs"));

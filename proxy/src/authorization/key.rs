@@ -28,7 +28,8 @@ impl Key {
     }
 }
 
-fn bytes(question: &Question) -> usize {
+/// The bytes of its texts.
+pub(super) fn bytes(question: &Question) -> usize {
     let of = |it: &ResourceAttributes| {
         let texts = [
             &it.group,

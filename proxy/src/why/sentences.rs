@@ -102,6 +102,10 @@ pub(super) fn sentence(reason: LiveReason) -> &'static str {
              the cluster selects this kind. The table of fields in docs/API.md names those it knows."
         }
         LiveReason::Subresource => "It asks for a subresource, and those are the cluster's own.",
+        LiveReason::TooLong => {
+            "Its selectors, or names in its path, are longer than 2 KiB together, and what is so long the cluster is not asked \
+             about a user. Ask for less at a time."
+        }
         LiveReason::Unconfirmed => {
             "A write's effect on this kind is not known yet. It passes within a moment, as soon as the cluster has told its \
              newest version."
