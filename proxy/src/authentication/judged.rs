@@ -160,7 +160,7 @@ impl Judged {
                 if !asked.may_not_ask.swap(true, Ordering::Relaxed) {
                     tracing::warn!(
                         cluster = cluster.name(),
-                        hint = "grant it the ClusterRole that `fleetcache rbac` prints",
+                        hint = "grant it the ClusterRole that `fleetcache rbac --token-review` prints",
                         "the proxy's credential may not create tokenreviews"
                     );
                 }

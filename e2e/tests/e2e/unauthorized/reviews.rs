@@ -149,6 +149,23 @@ async fn a_flood_of_tokens_is_judged_by_few_at_once() {
 }
 
 #[tokio::test]
+async fn a_proxy_that_may_not_ask_about_tokens_says_what_it_needs() {
+    let reviewed = Reviewed::start("cluster: sim").await;
+    let clients = reviewed.clients();
+    let reviews = vec![TOKEN_REVIEWS.1.to_owned()];
+    let forbidden = fleetcache_e2e::sim::Fault::Forbidden(reviews);
+    reviewed.sim.fault(forbidden);
+    for token in ["one", "two"] {
+        let list = [get(CONFIGMAPS)];
+        for (what, answer) in answers(&clients, &list, &bearer(token)).await {
+            assert_eq!(answer.status, 503, "{what}");
+        }
+    }
+    let log = reviewed.proxy.log();
+    assert_eq!(log.matches("`fleetcache rbac --token-review`").count(), 1);
+}
+
+#[tokio::test]
 async fn a_token_is_shown_to_no_cluster_that_has_not_issued_it() {
     let reviewed = Reviewed::start("targetCluster: true").await;
     let clients = reviewed.clients();
