@@ -16,7 +16,7 @@ use crate::certificate::ClientCertificates;
 use crate::jwt::JwtAuthenticator;
 use crate::token_file::TokenFile;
 use crate::token_review::ReviewTokens;
-use crate::token_user::{TokenError, TokenUser};
+use crate::token_user::{TokenError, TokenUser, Unavailable};
 use crate::user::{ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, UserInfo};
 
 /// What a request shows of who sent it.
@@ -98,11 +98,23 @@ impl Method {
 /// Why a request is from nobody.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AuthenticationError {
-    /// No credential that is known: 401.
-    Unauthenticated,
-    /// None that can be judged now, and why: 503. The reason is for logs.
-    Unavailable(String),
+    /// No credential that is known: 401. Why, where there is one.
+    Unauthenticated(Option<Refusal>),
+    /// None that can be judged now, and why: 503.
+    Unavailable(Unavailable),
 }
+
+/// Why a credential is nobody's. For logs: a client is told nothing about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The way to be somebody that it was meant for, as far as is known.
+    pub method: Option<Method>,
+    /// What is wrong with it. Nothing of it with which it could be used.
+    pub why: String,
+}
+
+/// What is said of a token that no way to be somebody knows.
+const UNKNOWN: &str = "nobody knows the token";
 
 /// Says who is asking.
 ///
@@ -125,8 +137,20 @@ pub struct Authenticator {
 /// What became of the credentials that were not taken.
 #[derive(Default)]
 struct Failures {
-    refused: bool,
-    unavailable: Option<String>,
+    /// Of the one that was looked at last.
+    refusal: Option<Refusal>,
+    unavailable: Option<Unavailable>,
+}
+
+impl Failures {
+    /// Nobody knows a token. What was wrong with a certificate beside it is not why.
+    fn token(&mut self, why: &str) {
+        let of_token = |it: &Refusal| it.method != Some(Method::Certificate);
+        if !self.refusal.as_ref().is_some_and(of_token) {
+            let (method, why) = (None, why.to_owned());
+            self.refusal = Some(Refusal { method, why });
+        }
+    }
 }
 
 impl Authenticator {
@@ -152,7 +176,10 @@ impl Authenticator {
         let headers = credentials.headers;
         // Whoever reads the request elsewhere may take the other one.
         if headers.get_all(AUTHORIZATION).iter().nth(1).is_some() {
-            return Err(AuthenticationError::Unauthenticated);
+            return Err(AuthenticationError::Unauthenticated(Some(Refusal {
+                method: None,
+                why: "more than one Authorization header".to_owned(),
+            })));
         }
         let mut failures = Failures::default();
         if let Some(user) = self.by_certificate(credentials.certificates, &mut failures) {
@@ -162,22 +189,22 @@ impl Authenticator {
             if let Some(user) = self.by_token(token, &mut failures).await {
                 return Ok(user);
             }
-            failures.refused = true;
+            failures.token(UNKNOWN);
         }
         match bearer_token::from_websocket(headers) {
             Ok(Some(token)) => {
                 if let Some(user) = self.by_token(token.as_bytes(), &mut failures).await {
                     return Ok(user);
                 }
-                failures.refused = true;
+                failures.token(UNKNOWN);
             }
             Ok(None) => {}
-            Err(_) => failures.refused = true,
+            Err(_) => failures.token("a WebSocket's subprotocol that is no token"),
         }
         if let Some(why) = failures.unavailable {
             return Err(AuthenticationError::Unavailable(why));
         }
-        if self.methods.anonymous && !failures.refused {
+        if self.methods.anonymous && failures.refusal.is_none() {
             return Ok(Authenticated {
                 user: Arc::clone(&self.anonymous),
                 expires: None,
@@ -185,7 +212,7 @@ impl Authenticator {
                 method: Method::Anonymous,
             });
         }
-        Err(AuthenticationError::Unauthenticated)
+        Err(AuthenticationError::Unauthenticated(failures.refusal))
     }
 
     fn by_certificate(
@@ -262,7 +289,10 @@ impl Authenticator {
             Err(error) => {
                 tracing::debug!(method = method.as_str(), %error, "credential refused");
                 match error {
-                    TokenError::Invalid(_) => failures.refused = true,
+                    TokenError::Invalid(why) => {
+                        let method = Some(method);
+                        failures.refusal = Some(Refusal { method, why });
+                    }
                     TokenError::Unavailable(why) => failures.unavailable = Some(why),
                 }
                 None

@@ -37,7 +37,7 @@ use issuer_keys::{IssuerKeys, Waited};
 use key_set::NotSigned;
 
 use crate::token_review::unverified_issuer;
-use crate::token_user::{TokenError, TokenUser};
+use crate::token_user::{TokenError, TokenUser, Unavailable};
 
 /// How long a token that was good is not looked at again.
 const REMEMBERED: Duration = Duration::from_secs(10);
@@ -183,6 +183,10 @@ impl fmt::Debug for JwtAuthenticator {
 impl Issuer {
     async fn judge(&self, token: &str, now: SystemTime) -> Result<TokenUser, TokenError> {
         let invalid = TokenError::Invalid;
+        let unavailable = |why: String| {
+            let judge = format!("issuer {:?}", self.config.url);
+            TokenError::Unavailable(Unavailable { judge, why })
+        };
         let not_signed = |problem| match problem {
             NotSigned::ByTheseKeys => invalid("no key of its issuer has signed it".to_owned()),
             NotSigned::AtAll(problem) => invalid(problem),
@@ -192,13 +196,13 @@ impl Issuer {
         let claims = match known {
             // A key may also have been replaced under its name.
             None | Some(Err(NotSigned::ByTheseKeys)) => match (self.keys.newer().await, known) {
-                (Waited::Failed(problem), _) => return Err(TokenError::Unavailable(problem)),
+                (Waited::Failed(problem), _) => return Err(unavailable(problem)),
                 (Waited::TooEarly, Some(known)) => known,
                 (Waited::TooEarly, None) | (Waited::Fetched, _) => match self.keys.current() {
                     Some(keys) => keys.claims(token, &header),
                     None => {
                         let problem = "its issuer's keys are not known yet".to_owned();
-                        return Err(TokenError::Unavailable(problem));
+                        return Err(unavailable(problem));
                     }
                 },
             },

@@ -31,7 +31,7 @@ pub use access_review::{
     selected_name, subject_access_review,
 };
 pub use authenticator::{
-    Authenticated, AuthenticationError, Authenticator, Credentials, Method, Methods,
+    Authenticated, AuthenticationError, Authenticator, Credentials, Method, Methods, Refusal,
 };
 pub use bearer_token::{bearer_tokens, generate_token};
 pub use certificate::{ClientCertificates, accept_any};
@@ -39,7 +39,7 @@ pub use jwt::{AuthenticationConfiguration, JwtAuthenticator, KeyTiming, Mistake}
 pub use kept_credentials::KeptCredentials;
 pub use token_file::TokenFile;
 pub use token_review::{
-    ReviewTokens, reviewed, token_review, unverified_expiry, unverified_issuer,
+    NotReviewed, ReviewTokens, reviewed, token_review, unverified_expiry, unverified_issuer,
 };
-pub use token_user::{TokenError, TokenUser};
+pub use token_user::{TokenError, TokenUser, Unavailable};
 pub use user::{AUTHENTICATED, UserInfo};

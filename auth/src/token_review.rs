@@ -34,35 +34,44 @@ pub fn token_review(token: &str, audiences: &[String]) -> Bytes {
     body.into()
 }
 
+/// Why the answer to a `TokenReview` tells of no user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotReviewed {
+    /// The token is not good, and why.
+    Refused(String),
+    /// It is no such answer, and why.
+    NoAnswer(String),
+}
+
 /// What the answer to a `TokenReview` for these audiences says.
 ///
 /// # Errors
 /// The token is not good, or not for one of the audiences that were asked for: an answer that names none comes from a
 /// server that does not know of audiences, and says nothing about them. Or it is no such answer.
-pub fn reviewed(answer: &[u8], audiences: &[String]) -> Result<Option<TokenUser>, TokenError> {
-    let unavailable = |why: String| TokenError::Unavailable(format!("no {KIND}: {why}"));
+pub fn reviewed(answer: &[u8], audiences: &[String]) -> Result<Option<TokenUser>, NotReviewed> {
+    let no_answer = |why: String| NotReviewed::NoAnswer(format!("no {KIND}: {why}"));
     let answer: Answer =
-        serde_json::from_slice(answer).map_err(|error| unavailable(error.to_string()))?;
+        serde_json::from_slice(answer).map_err(|error| no_answer(error.to_string()))?;
     if answer.api_version != API_VERSION || answer.kind != KIND {
         let Answer {
             api_version, kind, ..
         } = answer;
-        return Err(unavailable(format!("it is {kind:?} of {api_version:?}")));
+        return Err(no_answer(format!("it is {kind:?} of {api_version:?}")));
     }
     let status = answer.status;
     if !status.authenticated {
         return match status.error.is_empty() {
             true => Ok(None),
-            false => Err(TokenError::Invalid(status.error)),
+            false => Err(NotReviewed::Refused(status.error)),
         };
     }
     let granted = status.audiences.unwrap_or_default();
     if !audiences.is_empty() && !granted.iter().any(|audience| audiences.contains(audience)) {
         let why = format!("it is for {granted:?}");
-        return Err(TokenError::Invalid(why));
+        return Err(NotReviewed::Refused(why));
     }
     if status.user.username.is_empty() {
-        return Err(TokenError::Invalid("its user has no name".to_owned()));
+        return Err(NotReviewed::Refused("its user has no name".to_owned()));
     }
     let user = UserInfo {
         name: status.user.username,
@@ -183,7 +192,7 @@ mod tests {
         );
     }
 
-    fn answered(status: &Value, asked: &[&str]) -> Result<Option<TokenUser>, TokenError> {
+    fn answered(status: &Value, asked: &[&str]) -> Result<Option<TokenUser>, NotReviewed> {
         let answer = json!({
             "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "metadata": {}, "spec": {"token": "t"}, "status": status,
         });
@@ -234,7 +243,7 @@ mod tests {
         let silent = json!({"authenticated": true, "user": {"username": "u"}});
         assert!(matches!(
             answered(&silent, &["a"]),
-            Err(TokenError::Invalid(_))
+            Err(NotReviewed::Refused(_))
         ));
     }
 
@@ -250,23 +259,20 @@ mod tests {
         );
         assert_eq!(
             answered(&json!({"error": "expired"}), &[]),
-            Err(TokenError::Invalid("expired".to_owned()))
+            Err(NotReviewed::Refused("expired".to_owned()))
         );
         let nameless = json!({"authenticated": true, "user": {"groups": ["a"]}});
         assert!(matches!(
             answered(&nameless, &[]),
-            Err(TokenError::Invalid(_))
+            Err(NotReviewed::Refused(_))
         ));
         let no_user = json!({"authenticated": true});
         assert!(matches!(
             answered(&no_user, &[]),
-            Err(TokenError::Invalid(_))
+            Err(NotReviewed::Refused(_))
         ));
         let odd = json!({"authenticated": "true", "user": {"username": "u"}});
-        assert!(matches!(
-            answered(&odd, &[]),
-            Err(TokenError::Unavailable(_))
-        ));
+        assert!(matches!(answered(&odd, &[]), Err(NotReviewed::NoAnswer(_))));
         for answer in [
             "",
             "{}",
@@ -277,7 +283,7 @@ mod tests {
         ] {
             let said = reviewed(answer.as_bytes(), &[]);
             assert!(
-                matches!(said, Err(TokenError::Unavailable(_))),
+                matches!(said, Err(NotReviewed::NoAnswer(_))),
                 "{answer} {said:?}"
             );
         }

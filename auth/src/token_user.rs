@@ -23,8 +23,23 @@ pub struct TokenUser {
 pub enum TokenError {
     /// It is not good, and why. The reason is for logs: a client is told nothing about a token.
     Invalid(String),
-    /// It cannot be told now whether it is good, and why.
-    Unavailable(String),
+    /// It cannot be told now whether it is good.
+    Unavailable(Unavailable),
+}
+
+/// Why it cannot be told now whose a credential is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unavailable {
+    /// Who would have to say: `cluster "a"`, or `issuer "https://…"`. A client may be told.
+    pub judge: String,
+    /// Why that cannot be had. For logs.
+    pub why: String,
+}
+
+impl fmt::Display for Unavailable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.judge, self.why)
+    }
 }
 
 impl fmt::Display for TokenError {

@@ -9,6 +9,7 @@
 
 mod judged;
 mod own_tokens;
+mod refusals;
 #[cfg(test)]
 mod tests;
 
@@ -17,7 +18,7 @@ use std::sync::{Arc, OnceLock};
 use arc_swap::ArcSwapOption;
 use fleetcache_auth::{
     Authenticated, AuthenticationError, Authenticator, Credentials, Method, ReviewTokens,
-    TokenError, TokenUser, UserInfo,
+    TokenError, TokenUser, Unavailable, UserInfo,
 };
 use fleetcache_cache::cluster_accessor::ClusterAccessor;
 use fleetcache_cache::cluster_cache::ClusterCache;
@@ -26,6 +27,7 @@ use futures_util::future::BoxFuture;
 
 use self::judged::Judged;
 pub use self::own_tokens::OwnTokens;
+pub(crate) use self::refusals::Refusals;
 
 /// Who is asking, by what is in force now; see [`Authentication::authenticate`].
 ///
@@ -85,7 +87,23 @@ impl Authentication {
         };
         // Seldom, and large.
         let own = Box::pin(own_tokens.authenticate(credentials.headers, target));
-        own.await.unwrap_or(Err(refused))
+        own_first(own.await, refused)
+    }
+}
+
+/// What the cluster says of its own token; and what the others said, where that is nothing, or where one of them may know it
+/// who cannot be asked now.
+fn own_first(
+    own: Option<Result<Authenticated, AuthenticationError>>,
+    refused: AuthenticationError,
+) -> Result<Authenticated, AuthenticationError> {
+    match (own, &refused) {
+        (None, _)
+        | (
+            Some(Err(AuthenticationError::Unauthenticated(_))),
+            AuthenticationError::Unavailable(_),
+        ) => Err(refused),
+        (Some(own), _) => own,
     }
 }
 
@@ -129,16 +147,16 @@ pub struct ClusterTokens {
 
 impl ClusterTokens {
     async fn judge(&self, token: &str) -> Result<Option<TokenUser>, TokenError> {
-        let unavailable = |why: &str| {
-            let cluster = &self.cluster;
-            TokenError::Unavailable(format!("cluster {cluster:?} {why}"))
+        let unavailable = |why: String| {
+            let judge = format!("cluster {:?}", self.cluster);
+            TokenError::Unavailable(Unavailable { judge, why })
         };
         let clusters = self.clusters.get();
         let cluster = clusters.and_then(|it| it.get(&self.cluster));
-        let cluster = cluster.ok_or_else(|| unavailable("is not known"))?;
+        let cluster = cluster.ok_or_else(|| unavailable("it is not known".to_owned()))?;
         let connection = cluster.connected().await;
-        let connection =
-            connection.map_err(|why| unavailable(&format!("is not connected: {}", why.message)))?;
+        let connection = connection
+            .map_err(|why| unavailable(format!("it is not connected: {}", why.message)))?;
         self.judged
             .judge(&cluster, &connection, token, &self.audiences)
             .await

@@ -1,5 +1,6 @@
 //! What the proxy itself answers instead of a cluster.
 
+use fleetcache_auth::{AuthenticationError, Unavailable};
 use fleetcache_cache::cluster_accessor::{NotConnected, NotConnectedReason};
 use fleetcache_cache::upstream::UpstreamError;
 
@@ -95,7 +96,7 @@ pub enum Error {
     Unauthenticated,
     /// The request carries a credential that cannot be judged now.
     #[error("the credential cannot be judged: {0}")]
-    AuthenticationUnavailable(String),
+    AuthenticationUnavailable(Unavailable),
     /// The cluster is asked with its caller's own token, and the request has none.
     #[error("no token to ask cluster {cluster:?} with")]
     TokenNeeded {
@@ -114,6 +115,15 @@ pub enum Error {
     /// Something that must not happen did.
     #[error("internal error")]
     Internal,
+}
+
+impl From<AuthenticationError> for Error {
+    fn from(error: AuthenticationError) -> Self {
+        match error {
+            AuthenticationError::Unauthenticated(_) => Self::Unauthenticated,
+            AuthenticationError::Unavailable(why) => Self::AuthenticationUnavailable(why),
+        }
+    }
 }
 
 impl From<Refusal> for Error {

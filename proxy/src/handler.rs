@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
-use fleetcache_auth::{Authenticated, AuthenticationError, Credentials, KeptCredentials};
+use fleetcache_auth::{Authenticated, Credentials, KeptCredentials};
 use fleetcache_cache::cluster_accessor::ClusterAccessor;
 use fleetcache_cache::cluster_cache::ClusterCache;
 use fleetcache_cache::connection::Connection;
@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::audit::{Answered, Audit, Record};
-use crate::authentication::{Authentication, authenticate};
+use crate::authentication::{Authentication, Refusals, authenticate};
 use crate::authorization::{Access, AuthorizationMode, AuthorizationSettings};
 use crate::body::Body;
 use crate::cache_control::CacheControl;
@@ -25,7 +25,7 @@ use crate::error::Error;
 use crate::fleet_api::{FleetApi, FleetRequest};
 use crate::identity::{AsWhom, Identity, own_authorization};
 use crate::limits::{ClusterLimits, Limits};
-use crate::listener::{AnswerWriter, ClientChain};
+use crate::listener::{AnswerWriter, ClientAddress, ClientChain};
 use crate::memory;
 use crate::metrics::Metrics;
 use crate::question;
@@ -98,12 +98,14 @@ struct Caller<'a> {
 /// Answers requests.
 pub struct Handler {
     parts: HandlerParts,
+    refusals: Refusals,
 }
 
 impl Handler {
     /// A handler over its parts.
     pub fn new(parts: HandlerParts) -> Self {
-        Self { parts }
+        let refusals = Refusals::default();
+        Self { parts, refusals }
     }
 
     /// Answers one request: times it, counts it, and writes its lines in the access log and in the audit log.
@@ -187,9 +189,10 @@ impl Handler {
             certificates: chain.map(|ClientChain(sent)| &**sent),
         };
         let authenticated = authenticate(&self.parts.authentication, credentials, target).await;
-        let authenticated = authenticated.map_err(|error| match error {
-            AuthenticationError::Unauthenticated => Error::Unauthenticated,
-            AuthenticationError::Unavailable(why) => Error::AuthenticationUnavailable(why),
+        let authenticated = authenticated.map_err(|error| {
+            let address = request.extensions().get::<ClientAddress>();
+            self.refusals.tell(&error, address.map(|it| it.0));
+            Error::from(error)
         })?;
         if let Some(record) = request.extensions().get::<Record>() {
             record.known(&authenticated.user, authenticated.method.as_str());

@@ -186,7 +186,7 @@ impl Recheck {
         let target = cluster.filter(|_| own_users);
         let known = match authenticate(&self.authentication, credentials, target).await {
             Ok(known) => known,
-            Err(AuthenticationError::Unauthenticated) => return Look::MayNot,
+            Err(AuthenticationError::Unauthenticated(_)) => return Look::MayNot,
             Err(AuthenticationError::Unavailable(_)) => return Look::Unknown,
         };
         let (Some(cluster), Some(limits)) = (cluster, limits) else {

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use fleetcache_auth::Unavailable;
 use fleetcache_cache::cluster_accessor::{NotConnected, NotConnectedReason};
 use fleetcache_cache::resource_version::ResourceVersion;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
@@ -237,11 +238,13 @@ impl From<&Error> for Failure {
                 message: "Unauthorized".to_owned(),
                 details: None,
             },
-            // Why is not for somebody of whom nothing is known.
-            Error::AuthenticationUnavailable(_) => Self {
+            // Why, which may be about addresses, is not for somebody of whom nothing is known.
+            Error::AuthenticationUnavailable(Unavailable { judge, .. }) => Self {
                 code: StatusCode::SERVICE_UNAVAILABLE,
                 reason: "ServiceUnavailable",
-                message: "the credential cannot be checked now, please try again".to_owned(),
+                message: format!(
+                    "the credential cannot be checked now, since {judge} cannot be asked about it, please try again"
+                ),
                 details: Some(Details {
                     causes: vec![Cause::because(cause(error))],
                     retry_after_seconds: Some(1),

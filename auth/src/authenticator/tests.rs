@@ -39,9 +39,10 @@ impl ReviewTokens for Cluster {
 
 impl ReviewTokens for Down {
     fn review<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Option<TokenUser>, TokenError>> {
-        Box::pin(future::ready(Err(TokenError::Unavailable(
-            "down".to_owned(),
-        ))))
+        Box::pin(future::ready(Err(TokenError::Unavailable(Unavailable {
+            judge: "a judge".to_owned(),
+            why: "down".to_owned(),
+        }))))
     }
 }
 
@@ -102,9 +103,12 @@ async fn who(
             let (user, method) = (found.user, found.method.as_str());
             format!("{}[{}] {method}", user.name, user.groups.join(" "))
         }
-        Err(error) => format!("{error:?}"),
+        Err(AuthenticationError::Unauthenticated(_)) => "Unauthenticated".to_owned(),
+        Err(AuthenticationError::Unavailable(why)) => format!("Unavailable: {why}"),
     }
 }
+
+mod refusals;
 
 const BEARER: &str = "authorization";
 
@@ -254,10 +258,10 @@ async fn a_jwt_comes_after_the_token_file_and_before_a_review() {
     // By a key that the issuer, which cannot be asked, may have by now.
     let foreign = format!("Bearer {foreign}");
     let headers = [(BEARER, foreign.as_str())];
-    let issuer_is = "Unavailable(\"https://127.0.0.1:1/";
+    let issuer_is = "Unavailable: issuer \"https://127.0.0.1:1\": ";
     let got = who(&listed, &headers, None).await;
     assert!(got.starts_with(issuer_is), "{got}");
-    let unavailable = "Unavailable(\"down\")";
+    let unavailable = "Unavailable: a judge: down";
     assert_eq!(who(&authenticator, &headers, None).await, unavailable);
     // None of any issuer.
     let headers = [(BEARER, "Bearer opaque")];
@@ -279,7 +283,7 @@ async fn what_cannot_be_judged_is_unavailable_only_if_nobody_knows() {
         Ca::new().certificate("carol", "g"),
     );
     let unknown = [(BEARER, "Bearer unknown")];
-    let unavailable = "Unavailable(\"down\")";
+    let unavailable = "Unavailable: a judge: down";
     assert_eq!(
         who(&authenticator, &unknown, Some(&carol)).await,
         "carol[g system:authenticated] certificate"
@@ -425,25 +429,6 @@ async fn names_of_the_system_come_from_outside_only_where_allowed() {
         ..user("u", &[])
     };
     check(&[], extra, "Unauthenticated").await;
-}
-
-#[tokio::test]
-async fn a_system_name_of_one_credential_does_not_stop_another() {
-    let ca = Ca::new();
-    let authenticator = Authenticator::new(Methods {
-        certificates: ca.trusted(),
-        token_file: token_file("a,alice,1\n"),
-        ..Methods::default()
-    });
-    let node = ca.certificate("system:node:n", "system:nodes");
-    assert_eq!(
-        who(&authenticator, &[], Some(&node)).await,
-        "Unauthenticated"
-    );
-    assert_eq!(
-        who(&authenticator, &[(BEARER, "Bearer a")], Some(&node)).await,
-        "alice[system:authenticated] tokenFile"
-    );
 }
 
 #[test]

@@ -127,7 +127,7 @@ impl Servers {
             certificates,
         };
         let user = match self.ours.authenticate(credentials).await {
-            Err(AuthenticationError::Unauthenticated) => return json!("401"),
+            Err(AuthenticationError::Unauthenticated(_)) => return json!("401"),
             Err(error) => panic!("{error:?}"),
             Ok(found) => found.user,
         };

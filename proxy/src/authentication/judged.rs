@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
-use fleetcache_auth::{TokenError, TokenUser, reviewed, token_review, unverified_expiry};
+use fleetcache_auth::{
+    NotReviewed, TokenError, TokenUser, Unavailable, reviewed, token_review, unverified_expiry,
+};
 use fleetcache_cache::cluster_accessor::ClusterAccessor;
 use fleetcache_cache::facts::{ClusterFacts, Facts, NoFact};
 use http::StatusCode;
@@ -54,7 +56,7 @@ type Refused = Option<Arc<str>>;
 #[derive(Clone)]
 enum NotKnown {
     Refused(Refused),
-    /// Nobody could say.
+    /// The cluster could not say, and why.
     Unavailable(String),
 }
 
@@ -117,13 +119,14 @@ impl Judged {
         };
         let asked = async move { Ok((Arc::new(new()), None)) };
         let asked = self.asked.get_or_ask(key.instance, asked).await;
-        let ended = || TokenError::Unavailable("the question ended without an answer".to_owned());
+        let unavailable = |why: String| TokenError::Unavailable(unavailable(cluster, why));
+        let ended = || unavailable("the question ended without an answer".to_owned());
         let asked = asked.map_err(|_| ended())?;
         let question = self.ask(asked, cluster, reviewer, &key, token, audiences);
         match self.known.get_or_ask(key, question).await {
             Ok(user) => Ok(Some(user)),
             Err(NoFact::Failed(NotKnown::Refused(why))) => nobody(why),
-            Err(NoFact::Failed(NotKnown::Unavailable(why))) => Err(TokenError::Unavailable(why)),
+            Err(NoFact::Failed(NotKnown::Unavailable(why))) => Err(unavailable(why)),
             Err(NoFact::Ended) => Err(ended()),
         }
     }
@@ -139,37 +142,35 @@ impl Judged {
     ) -> impl Future<Output = Result<(TokenUser, Option<Instant>), NotKnown>> + Send + use<R> {
         let (cluster, reviewer, key) = (Arc::clone(cluster), Arc::clone(reviewer), key.clone());
         let refused = Arc::clone(&self.refused);
-        let body = token_review(token, audiences);
-        let (expires, audiences) = (unverified_expiry(token), audiences.to_vec());
+        let (body, token) = (token_review(token, audiences), token.to_owned());
+        let (expires, audiences) = (unverified_expiry(&token), audiences.to_vec());
         async move {
             // Somebody else's question may have ended since.
             if let Some(why) = refused.get(&key) {
                 return Err(NotKnown::Refused(why));
             }
             let began = Instant::now();
-            let unavailable = |why: &str| {
-                let cluster = cluster.name();
-                NotKnown::Unavailable(format!("cluster {cluster:?}: {why}"))
-            };
             // Whose a token is nobody knows before it is judged.
             let review = reviewer.review(PATH, body);
             let answer = asked.line.ask("", reviewer.lost(), review).await;
-            let answer = answer.map_err(|why| unavailable(&why.to_string()))?;
-            let (status, body) = answer.map_err(|error| unavailable(&error.to_string()))?;
+            let unavailable = NotKnown::Unavailable;
+            let answer = answer.map_err(|why| unavailable(why.to_string()))?;
+            let (status, body) = answer.map_err(|error| unavailable(error.to_string()))?;
             if status == StatusCode::FORBIDDEN {
                 if !asked.may_not_ask.swap(true, Ordering::Relaxed) {
                     tracing::warn!(
                         cluster = cluster.name(),
-                        hint = "grant it the ClusterRole that `fleetcache rbac --token-review` prints",
+                        hint =
+                            "grant it the ClusterRole that `fleetcache rbac --token-review` prints",
                         "the proxy's credential may not create tokenreviews"
                     );
                 }
-                return Err(unavailable("the proxy may not create tokenreviews"));
+                let why = "the proxy's credential may not create tokenreviews";
+                return Err(unavailable(why.to_owned()));
             }
             if !status.is_success() {
-                return Err(unavailable(&format!(
-                    "the answer to a TokenReview is a {status}"
-                )));
+                let why = format!("the answer to a TokenReview is a {status}");
+                return Err(unavailable(why));
             }
             asked.may_not_ask.store(false, Ordering::Relaxed);
             // The cluster has read the same claim, and checked who wrote it.
@@ -187,13 +188,25 @@ impl Judged {
                     return Ok((user, until));
                 }
                 Ok(None) => None,
-                Err(TokenError::Invalid(why)) => Some(why.into()),
-                Err(TokenError::Unavailable(why)) => return Err(unavailable(&why)),
+                Err(NotReviewed::Refused(why)) => Some(in_short(&why, &token).into()),
+                Err(NotReviewed::NoAnswer(why)) => return Err(unavailable(why)),
             };
             refused.put(key, Refused::clone(&why), until);
             Err(NotKnown::Refused(why))
         }
     }
+}
+
+/// That a cluster cannot say, and why.
+pub(super) fn unavailable(cluster: &ClusterAccessor, why: String) -> Unavailable {
+    let judge = format!("cluster {:?}", cluster.name());
+    Unavailable { judge, why }
+}
+
+/// What a cluster says of a token, for logs: no more of it than fits into a line, and not the token, should it repeat that.
+fn in_short(why: &str, token: &str) -> String {
+    const LINE: usize = 200;
+    why.replace(token, "…").chars().take(LINE).collect()
 }
 
 fn nobody(why: Refused) -> Result<Option<TokenUser>, TokenError> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fleetcache_auth::{
-    AUTHENTICATED, Authenticated, AuthenticationError, Method, TokenError, TokenUser,
+    AUTHENTICATED, Authenticated, AuthenticationError, Method, Refusal, TokenError, TokenUser,
     bearer_tokens, unverified_issuer,
 };
 use fleetcache_cache::cluster_accessor::ClusterAccessor;
@@ -16,7 +16,7 @@ use http::{HeaderMap, StatusCode};
 use serde::Deserialize;
 use tokio::time::{Instant, timeout};
 
-use super::judged::Judged;
+use super::judged::{Judged, unavailable};
 use crate::reviewer::Reviewer;
 
 /// Where a cluster says who it is as an issuer.
@@ -72,7 +72,7 @@ impl OwnTokens {
                 .issuers
                 .get(&(cluster.instance(), cluster.status().epoch));
             let is_own = known.and_then(|known| known.name).as_deref() == Some(&*issuer);
-            let why = format!("cluster {:?} is not connected", cluster.name());
+            let why = unavailable(cluster, "it is not connected".to_owned());
             return is_own.then_some(Err(AuthenticationError::Unavailable(why)));
         };
         self.of_issuer(&token, &issuer, cluster, &connection).await
@@ -90,9 +90,9 @@ impl OwnTokens {
         }
         match self.judged.judge(cluster, reviewer, token, &[]).await {
             Ok(user) => user.map(admitted),
-            Err(why @ TokenError::Invalid(_)) => {
-                tracing::debug!(cluster = cluster.name(), %why, "credential refused");
-                None
+            Err(TokenError::Invalid(why)) => {
+                tracing::debug!(cluster = cluster.name(), why, "credential refused");
+                Some(Err(refused(why)))
             }
             Err(TokenError::Unavailable(why)) => Some(Err(AuthenticationError::Unavailable(why))),
         }
@@ -164,6 +164,11 @@ async fn ask<R: Reviewer>(reviewer: &R) -> Result<Issuer, String> {
     Ok(Issuer { name, asked })
 }
 
+fn refused(why: String) -> AuthenticationError {
+    let method = Some(Method::TokenReview);
+    AuthenticationError::Unauthenticated(Some(Refusal { method, why }))
+}
+
 /// The names of the system are the cluster's own to give, and the user is one there alone.
 fn admitted(it: TokenUser) -> Result<Authenticated, AuthenticationError> {
     let TokenUser {
@@ -173,7 +178,7 @@ fn admitted(it: TokenUser) -> Result<Authenticated, AuthenticationError> {
     } = it;
     if let Err(why) = user.check() {
         tracing::debug!(why, "credential refused");
-        return Err(AuthenticationError::Unauthenticated);
+        return Err(refused(why));
     }
     let group = AUTHENTICATED;
     if !user.groups.iter().any(|it| it == group) {

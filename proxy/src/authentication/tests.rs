@@ -105,7 +105,8 @@ impl Reviewer for Cluster {
                 "user": {"username": SERVICE_ACCOUNT, "uid": "7", "groups": ["system:serviceaccounts", AUTHENTICATED]},
                 "audiences": review["spec"].get("audiences").cloned().unwrap_or_default(),
             }),
-            false => json!({"error": "unknown"}),
+            // As nobody should.
+            false => json!({"error": format!("no such token: {token}")}),
         };
         let code = u16::try_from(self.code.load(Ordering::Relaxed)).unwrap();
         let code = StatusCode::from_u16(code).unwrap();
@@ -150,6 +151,10 @@ fn jwt(claims: &Value) -> String {
     format!("e30.{}.c2ln", URL_SAFE_NO_PAD.encode(claims.to_string()))
 }
 
+fn is_refused(said: &Option<Result<Authenticated, AuthenticationError>>) -> bool {
+    matches!(said, Some(Err(AuthenticationError::Unauthenticated(_))))
+}
+
 fn bearer(token: &str) -> HeaderMap {
     let value = HeaderValue::try_from(format!("Bearer {token}")).unwrap();
     HeaderMap::from_iter([(AUTHORIZATION, value)])
@@ -164,7 +169,9 @@ async fn a_cluster_is_asked_about_a_token_once_in_ten_seconds() {
         let user = judged.judge(&a, &cluster, "good", &audiences).await;
         assert_eq!(user.unwrap().unwrap().user.name, SERVICE_ACCOUNT);
         let nobody = judged.judge(&a, &cluster, "bad", &audiences).await;
-        assert!(matches!(nobody, Err(TokenError::Invalid(_))), "{nobody:?}");
+        // The reason is for logs.
+        let why = "no such token: …".to_owned();
+        assert_eq!(nobody, Err(TokenError::Invalid(why)));
     }
     assert_eq!(cluster.reviews(), 2);
     let asked = json!({"token": "good", "audiences": ["x", "y"]});
@@ -256,7 +263,7 @@ async fn a_clusters_own_tokens_are_known_where_it_is_asked_for() {
     assert_eq!((cluster.documents(), cluster.reviews()), (1, 1));
     // Another cluster that calls itself the same asks itself.
     let (b, other) = (clusters.get("b"), Cluster::that_knows(&[]));
-    assert!(own.of_issuer(&token, ISSUER, &b, &other).await.is_none());
+    assert!(is_refused(&own.of_issuer(&token, ISSUER, &b, &other).await));
     assert_eq!((other.documents(), other.reviews()), (1, 1));
     // It cannot say.
     other.answers_with(500);
@@ -337,7 +344,37 @@ async fn the_configured_ways_come_first_and_their_refusal_stands() {
     };
     assert_eq!(ask("mine").await.unwrap().method, Method::Generated);
     for token in ["other", &jwt(&json!({"iss": ISSUER}))] {
-        assert_eq!(ask(token).await, Err(AuthenticationError::Unauthenticated));
+        let said = ask(token).await;
+        assert!(is_refused(&Some(said.clone())), "{said:?}");
+    }
+}
+
+#[test]
+fn what_another_judge_may_know_is_not_refused() {
+    let refused = || AuthenticationError::Unauthenticated(None);
+    let away = || {
+        AuthenticationError::Unavailable(Unavailable {
+            judge: "a judge".to_owned(),
+            why: "down".to_owned(),
+        })
+    };
+    let user = || {
+        Ok(Authenticated {
+            user: Arc::new(UserInfo::admin()),
+            expires: None,
+            known_until: None,
+            method: Method::TokenReview,
+        })
+    };
+    for (own, others, expected) in [
+        (None, refused(), Err(refused())),
+        (None, away(), Err(away())),
+        (Some(user()), away(), user()),
+        (Some(Err(refused())), refused(), Err(refused())),
+        (Some(Err(refused())), away(), Err(away())),
+        (Some(Err(away())), refused(), Err(away())),
+    ] {
+        assert_eq!(own_first(own, others), expected);
     }
 }
 
@@ -347,8 +384,8 @@ async fn a_fleet_whose_judge_is_away_cannot_tell_who_is_asking() {
     let asked = AskedClusters::default();
     asked.are(&clusters.cache);
     for (judge, expected) in [
-        ("a", "cluster \"a\" is not connected: "),
-        ("z", "cluster \"z\" is not known"),
+        ("a", "cluster \"a\": it is not connected: "),
+        ("z", "cluster \"z\": it is not known"),
     ] {
         let authenticator = Authenticator::new(Methods {
             token_review: Some(Arc::new(asked.named(judge.to_owned(), &[]))),
@@ -364,6 +401,7 @@ async fn a_fleet_whose_judge_is_away_cannot_tell_who_is_asking() {
         let Err(AuthenticationError::Unavailable(why)) = said else {
             panic!("{said:?}");
         };
+        let why = why.to_string();
         assert!(why.starts_with(expected), "{why}");
     }
 }

@@ -340,7 +340,12 @@ impl ReviewTokens for Judge {
 
 #[tokio::test(start_paused = true)]
 async fn that_nobody_can_judge_a_credential_takes_it_from_nobody() {
-    let down = || Err(TokenError::Unavailable("down".to_owned()));
+    let down = || {
+        Err(TokenError::Unavailable(fleetcache_auth::Unavailable {
+            judge: "a judge".to_owned(),
+            why: "down".to_owned(),
+        }))
+    };
     let user = |expires| {
         let user = UserInfo {
             name: "alice".to_owned(),

@@ -181,9 +181,12 @@ fn refusals() {
         r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"Unauthorized","reason":"Unauthorized","code":401}"#,
     );
     check(
-        &Error::AuthenticationUnavailable("cluster \"mgmt\" is not connected".to_owned()),
+        &Error::AuthenticationUnavailable(Unavailable {
+            judge: "issuer \"https://i\"".to_owned(),
+            why: "10.0.0.1 is down".to_owned(),
+        }),
         503,
-        r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"the credential cannot be checked now, please try again","reason":"ServiceUnavailable","details":{"causes":[{"reason":"AuthenticationUnavailable"}],"retryAfterSeconds":1},"code":503}"#,
+        r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"the credential cannot be checked now, since issuer \"https://i\" cannot be asked about it, please try again","reason":"ServiceUnavailable","details":{"causes":[{"reason":"AuthenticationUnavailable"}],"retryAfterSeconds":1},"code":503}"#,
     );
     check(
         &Error::ImpersonationRefused,

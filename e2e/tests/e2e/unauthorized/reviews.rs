@@ -119,6 +119,11 @@ async fn of_all_that_nobody_sends_a_token_review_alone_reaches_the_cluster() {
         "{came:?}"
     );
     assert_eq!(came.len(), 1, "{came:?}");
+    // Why is told to whoever reads the log, and not for each of them.
+    let log = reviewed.proxy.log();
+    let lines = log.matches("client's credential refused").count();
+    assert!((1..10).contains(&lines), "{log}");
+    assert!(!log.contains("strangers"), "{log}");
 }
 
 #[tokio::test]
@@ -141,6 +146,12 @@ async fn a_flood_of_tokens_is_judged_by_few_at_once() {
     };
     let (refused, unavailable) = (count(401), count(503));
     assert_eq!(refused + unavailable, 400);
+    let told_why = told.iter().find(|(_, answer)| answer.status == 503);
+    let message = told_why.unwrap().1.json().unwrap()["message"].clone();
+    let expected = "the credential cannot be checked now, since cluster \"sim\" cannot be asked about it, please try again";
+    assert_eq!(message, expected);
+    let log = reviewed.proxy.log();
+    assert!(log.contains("client's credential not checked"), "{log}");
     let came = reviewed.since(&before);
     let reviews = came.values().sum::<u64>();
     assert_eq!(came, counted(TOKEN_REVIEWS, reviews));

@@ -1,0 +1,86 @@
+//! Why a credential is nobody's.
+
+use super::*;
+
+/// The way and the reason of a refusal.
+async fn why(
+    authenticator: &Authenticator,
+    headers: &[(&str, &str)],
+    certificates: Option<&[CertificateDer<'static>]>,
+) -> Option<(Option<Method>, String)> {
+    let mut lines = HeaderMap::new();
+    for (name, value) in headers {
+        let name: HeaderName = name.parse().unwrap();
+        lines.append(name, HeaderValue::from_str(value).unwrap());
+    }
+    let credentials = Credentials {
+        headers: &lines,
+        certificates,
+    };
+    match authenticator.authenticate(credentials).await {
+        Err(AuthenticationError::Unauthenticated(why)) => why.map(|it| (it.method, it.why)),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_says_what_is_wrong_and_not_with_which_token() {
+    let ca = Ca::new();
+    let authenticator = Authenticator::new(Methods {
+        certificates: ca.trusted(),
+        token_file: token_file("s3cret,system:admin,1\n"),
+        token_review: Some(Arc::new(Cluster(user("alice", &[])))),
+        ..Methods::default()
+    });
+    let stranger = Ca::new().certificate("carol", "g");
+    let stranger = Some(stranger.as_slice());
+    let bearer = |token: &'static str| [(BEARER, token)];
+    let check = async |headers: &[(&str, &str)], sent, method, reason: &str| {
+        let got = why(&authenticator, headers, sent).await;
+        assert_eq!(got, Some((method, reason.to_owned())), "{headers:?}");
+    };
+    assert_eq!(why(&authenticator, &[], None).await, None);
+    // The authority has the name of ours.
+    let authority = "invalid peer certificate: BadSignature";
+    check(&[], stranger, Some(Method::Certificate), authority).await;
+    let nobody = "nobody knows the token";
+    check(&bearer("Bearer other"), None, None, nobody).await;
+    // The credential that counts is the one that was looked at last.
+    check(&bearer("Bearer other"), stranger, None, nobody).await;
+    check(
+        &bearer("Bearer wrong"),
+        None,
+        Some(Method::TokenReview),
+        "wrong",
+    )
+    .await;
+    let system = "user name \"system:admin\" is the system's own";
+    check(
+        &bearer("Bearer s3cret"),
+        None,
+        Some(Method::TokenFile),
+        system,
+    )
+    .await;
+    let two = [(BEARER, "Bearer a"), (BEARER, "Bearer b")];
+    check(&two, None, None, "more than one Authorization header").await;
+}
+
+#[tokio::test]
+async fn a_system_name_of_one_credential_does_not_stop_another() {
+    let ca = Ca::new();
+    let authenticator = Authenticator::new(Methods {
+        certificates: ca.trusted(),
+        token_file: token_file("a,alice,1\n"),
+        ..Methods::default()
+    });
+    let node = ca.certificate("system:node:n", "system:nodes");
+    assert_eq!(
+        who(&authenticator, &[], Some(&node)).await,
+        "Unauthenticated"
+    );
+    assert_eq!(
+        who(&authenticator, &[(BEARER, "Bearer a")], Some(&node)).await,
+        "alice[system:authenticated] tokenFile"
+    );
+}
