@@ -155,7 +155,8 @@ async fn a_flood_of_tokens_is_judged_by_few_at_once() {
     let came = reviewed.since(&before);
     let reviews = came.values().sum::<u64>();
     assert_eq!(came, counted(TOKEN_REVIEWS, reviews));
-    assert!(unavailable > 0 && reviews <= 200, "{unavailable} {came:?}");
+    // One that was not judged is asked about again, for whoever sends it again.
+    assert!(unavailable > 0 && reviews < 400, "{unavailable} {came:?}");
     println!("{reviews} reviews, {refused} refused, {unavailable} not judged");
 }
 
