@@ -92,6 +92,11 @@ impl Kept {
         self.replacement = Replacement::At(at);
     }
 
+    /// The next probe is not waited for.
+    pub(super) fn is_probed_now(&mut self) {
+        self.probe_at = Instant::now();
+    }
+
     /// It stays, and other timings hold now. Another credential is loaded at once and put in the place of the old one if it
     /// differs; while it was to go it missed what became of its own.
     pub(super) fn stays(&mut self, timing: &ConnectionTiming, other_credential: bool) {

@@ -70,17 +70,17 @@ impl State {
         }
     }
 
-    /// Whether a fresh start is being made.
+    /// Whether an operator's attempt is in flight.
     fn is_refreshing(&self) -> bool {
-        matches!(self, Self::Connecting(attempt, _) if attempt.refreshes)
+        matches!(self, Self::Connecting(attempt, _) if attempt.asked_for)
     }
 }
 
 /// An attempt to connect. It borrows nothing of the owner, who looks after the old connection beside it.
 pub(super) struct InFlight {
     started: Instant,
-    /// It is a fresh start.
-    refreshes: bool,
+    /// An operator has asked for it.
+    asked_for: bool,
     outcome: BoxFuture<'static, Result<Connected, Failure>>,
 }
 
@@ -214,7 +214,10 @@ impl Owner {
                     }
                     info!(cluster = self.config.name, "refresh asked for");
                     self.refreshing = true;
-                    Next::Connect
+                    // Who asks in vain must not put off the tries that come by themselves.
+                    self.backoff.reset();
+                    state = self.begin(state.kept(), true);
+                    continue;
                 }
             };
             state = self.after(next, state);
@@ -248,7 +251,7 @@ impl Owner {
             (Next::Connect, state) => self.connect(state.kept()),
             (Next::Attempted(outcome), State::Connecting(attempt, kept)) => match *outcome {
                 Ok(connected) => State::Connected(self.connected(connected, attempt.started)),
-                Err(failure) => self.connect_failed(failure, attempt.started, kept),
+                Err(failure) => self.connect_failed(failure, &attempt, kept),
             },
             (Next::Lost(probe), State::Connecting(attempt, _)) => {
                 self.lost_meanwhile(probe);
@@ -263,7 +266,11 @@ impl Owner {
     }
 
     /// Begins to connect; what is kept serves meanwhile.
-    pub(super) fn connect(&mut self, mut kept: Option<Box<Kept>>) -> State {
+    pub(super) fn connect(&mut self, kept: Option<Box<Kept>>) -> State {
+        self.begin(kept, false)
+    }
+
+    fn begin(&mut self, mut kept: Option<Box<Kept>>, asked_for: bool) -> State {
         if let Some(kept) = &mut kept {
             kept.is_being_replaced();
         }
@@ -274,13 +281,14 @@ impl Owner {
             endpoint: Arc::clone(&self.endpoint),
             credentials: Arc::clone(&self.credentials),
             limit: self.limit.clone(),
-            failed_before: self.failures > 0,
+            // Somebody waits for what an operator has asked for.
+            failed_before: self.failures > 0 && !asked_for,
             refresh: self.refreshing,
             may_be_told_more: self.uid.is_some() || !self.connected_before,
         };
         let attempt = InFlight {
             started,
-            refreshes: self.refreshing,
+            asked_for,
             outcome: attempt::connect(attempt).boxed(),
         };
         State::Connecting(attempt, kept)
@@ -289,9 +297,10 @@ impl Owner {
     fn connect_failed(
         &mut self,
         failure: Failure,
-        started: Instant,
+        attempt: &InFlight,
         kept: Option<Box<Kept>>,
     ) -> State {
+        let started = attempt.started;
         self.failures = self.failures.saturating_add(1);
         let mut pause = self.backoff.next_pause();
         if failure.trouble.reason == NotConnectedReason::ServerError {
@@ -305,6 +314,10 @@ impl Owner {
             // It stays, and the next attempt to replace it comes then.
             Some(mut kept) => {
                 kept.is_replaced_at(until);
+                if attempt.asked_for {
+                    // Who asked is told whether this one works.
+                    kept.is_probed_now();
+                }
                 self.view.change(|view| {
                     view.next_attempt = Some(until);
                     view.not_replaced = Some(trouble);

@@ -215,7 +215,7 @@ impl View {
             not_replaced: self.not_replaced.as_ref().map(|why| ProbeFailure {
                 reason: why.reason,
                 message: format!(
-                    "another connection cannot be made, and the old one serves: {}",
+                    "another connection cannot be made, and the one from before is kept: {}",
                     why.message
                 ),
             }),

@@ -156,3 +156,80 @@ async fn refreshes_while_one_is_under_way_are_one() {
     running.accessor.refresh();
     running.until(|view| view.generation == 3).await;
 }
+
+/// Among them the one that comes by itself: it may have begun long before what was wrong was put right.
+#[tokio::test]
+async fn a_refresh_does_not_wait_for_an_attempt_that_nobody_asked_for() {
+    planned::plan("connect", 0);
+    let server = FakeServer::start("127.0.0.1").await;
+    let limit = ConnectLimit::new(1);
+    let mut config = config_of(&server);
+    config.timing.backoff_min = Duration::from_millis(10);
+    let running = Running::start_under(&limit, config);
+    let before = running.connected().await;
+    let turn = Turn::take(limit, false).await;
+    server.kill();
+    before.suspect();
+    running.disconnected().await;
+    attempts(2).await;
+    running.accessor.refresh();
+    attempts(3).await;
+    // Now it is somebody's.
+    for _ in 0..10 {
+        running.accessor.refresh();
+        others_have_acted().await;
+    }
+    assert_eq!(planned::visits("connect"), 3);
+    server.revive().await;
+    drop(turn);
+    running.connected().await;
+}
+
+#[tokio::test]
+async fn refreshes_in_vain_do_not_put_off_the_next_try() {
+    let server = FakeServer::start("127.0.0.1").await;
+    let mut config = config_of(&server);
+    config.timing.backoff_min = Duration::from_secs(60);
+    config.timing.backoff_max = Duration::from_secs(3600);
+    let running = Running::start(config);
+    let before = running.connected().await;
+    server.kill();
+    before.suspect();
+    running.disconnected().await;
+    for tries in 1..=8 {
+        running.accessor.refresh();
+        running.until(|view| view.connects.failed == tries).await;
+    }
+    let next = running
+        .until(|view| view.next_attempt.is_some())
+        .await
+        .next_attempt
+        .unwrap();
+    assert!(next <= tokio::time::Instant::now() + Duration::from_secs(60));
+}
+
+#[tokio::test]
+async fn a_refresh_in_vain_asks_whether_the_connection_from_before_works() {
+    let (old, new) = (
+        FakeServer::start("127.0.0.1").await,
+        FakeServer::start("127.0.0.1").await,
+    );
+    let mut config = config_of(&old);
+    config.timing.backoff_min = Duration::from_secs(3600);
+    config.timing.backoff_max = Duration::from_secs(3600);
+    config.timing.probe_interval = Duration::from_secs(3600);
+    let running = Running::start(config.clone());
+    running.connected().await;
+    new.kill();
+    config.endpoint = config_of(&new).endpoint;
+    running.accessor.update(config);
+    let view = running.until(|view| view.connects.failed == 1).await;
+    assert_eq!(view.probes_ok, 1);
+    running.accessor.refresh();
+    let view = running.until(|view| view.connects.failed == 2).await;
+    assert!(view.not_replaced.is_some());
+    running.until(|view| view.probes_ok == 2).await;
+    old.change(|script| script.probe = StatusCode::SERVICE_UNAVAILABLE);
+    running.accessor.refresh();
+    running.until(|view| view.probe_failure.is_some()).await;
+}

@@ -141,7 +141,7 @@ async fn an_address_that_does_not_answer_leaves_the_old_connection_until_it_does
     assert_eq!(reason, NotConnectedReason::ConnectionRefused);
     assert_eq!(
         message,
-        "another connection cannot be made, and the old one serves: connection refused"
+        "another connection cannot be made, and the one from before is kept: connection refused"
     );
     new.revive().await;
     running.until(|view| view.generation == 2).await;
