@@ -117,7 +117,8 @@ pub struct StatusArgs {
         default_value = "table"
     )]
     pub output: OutputFormat,
-    /// The kubeconfig that the proxy wrote [default: the one in its state directory]
+    /// The kubeconfig that the proxy wrote, or a copy of it with a credential, where users bring their own [default: the one in
+    /// its state directory]
     #[arg(long, value_name = "FILE", env = "FLEETCACHE_FLEET_KUBECONFIG")]
     pub fleet_kubeconfig: Option<PathBuf>,
     /// The proxy's state directory [default: $XDG_STATE_HOME/fleetcache, else ~/.local/state/fleetcache]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow, bail};
 use http::Request;
 use http::header::ACCEPT;
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{KubeConfigOptions, Kubeconfig, NamedContext};
 use kube::{Client, Config};
 use rustls::crypto::aws_lc_rs;
 use serde_json::Value;
@@ -19,8 +19,10 @@ mod choice;
 mod follow;
 mod printer;
 mod rows;
+mod way;
 
 use printer::Printer;
+use way::{Refused, Way};
 
 const PATH: &str = "/apis/fleetcache.dev/v1alpha1/clusterconnections";
 
@@ -53,9 +55,7 @@ pub struct Show {
 /// A proxy, and how to ask it.
 pub struct FleetStatus {
     client: Client,
-    /// For messages.
-    url: String,
-    kubeconfig: PathBuf,
+    way: Way,
 }
 
 /// The kubeconfig does not tell how to ask a fleet.
@@ -71,7 +71,8 @@ pub enum NoFleet {
     },
     /// It is for clusters only.
     #[error(
-        "{} has no context for a fleet, named {:?} or {:?}; name the kubeconfig that `fleetcache serve` writes",
+        "{} has no context for a fleet, named {:?} or {:?} or its current one; name the kubeconfig that `fleetcache serve` \
+         writes, or a copy of it",
         path.display(), FLEET[0], FLEET[1]
     )]
     NoContext {
@@ -79,11 +80,6 @@ pub enum NoFleet {
         path: PathBuf,
     },
 }
-
-/// The proxy answered, and will not do what it is asked for.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-struct Refused(String);
 
 impl FleetStatus {
     /// By the fleet's context in a kubeconfig that a proxy wrote.
@@ -102,8 +98,9 @@ impl FleetStatus {
         let context = fleet_context(&file).ok_or_else(|| NoFleet::NoContext {
             path: kubeconfig.to_owned(),
         })?;
+        let mut way = Way::of(kubeconfig, &file, context);
         let options = KubeConfigOptions {
-            context: Some(context),
+            context: Some(context.name.clone()),
             ..KubeConfigOptions::default()
         };
         let config = Config::from_custom_kubeconfig(file, &options).await;
@@ -112,14 +109,11 @@ impl FleetStatus {
         config.read_timeout = None;
         config.default_retry = false;
         let url = config.cluster_url.to_string();
+        way.url = url.trim_end_matches('/').to_owned();
         let client = Client::try_from(config).map_err(|_| NoFleet::NoContext {
             path: kubeconfig.to_owned(),
         })?;
-        Ok(Self {
-            client,
-            url: url.trim_end_matches('/').to_owned(),
-            kubeconfig: kubeconfig.to_owned(),
-        })
+        Ok(Self { client, way })
     }
 
     /// Prints the fleet as it is now.
@@ -143,34 +137,13 @@ impl FleetStatus {
     async fn get(&self, options: &str, accept: &str) -> anyhow::Result<String> {
         let answer = self.client.request_text(request(options, accept)?);
         match tokio::time::timeout(TIMEOUT, answer).await {
-            Ok(answer) => answer.map_err(|error| self.unanswered(error)),
+            Ok(answer) => answer.map_err(|error| self.way.unanswered(error)),
             Err(_) => Err(self.too_late()),
         }
     }
 
     fn too_late(&self) -> anyhow::Error {
-        anyhow!("the proxy at {} does not answer in time", self.url)
-    }
-
-    /// Why there is no answer, and what to do about it.
-    fn unanswered(&self, error: kube::Error) -> anyhow::Error {
-        let (url, file) = (&self.url, self.kubeconfig.display());
-        let refused = |words| anyhow::Error::new(Refused(words));
-        match error {
-            kube::Error::Api(status) if status.code == 401 => refused(format!(
-                "the proxy at {url} does not accept the token in {file}; it was started with another state directory, or the file is old"
-            )),
-            kube::Error::Api(status) if status.code == 404 => refused(format!(
-                "what answers at {url} has no clusterconnections; is it a fleetcache of another version?"
-            )),
-            kube::Error::Api(status) if status.code < 500 && status.code != 429 => {
-                refused(format!("the proxy at {url} says: {}", status.message))
-            }
-            kube::Error::Api(status) => anyhow!("the proxy at {url} says: {}", status.message),
-            error => anyhow::Error::new(error).context(format!(
-                "no proxy answers at {url}, which is in {file}; is `fleetcache serve` running?"
-            )),
-        }
+        anyhow!("the proxy at {} does not answer in time", self.way.url)
     }
 }
 
@@ -205,14 +178,16 @@ fn request(options: &str, accept: &str) -> anyhow::Result<Request<Vec<u8>>> {
     request.body(Vec::new()).context("no request")
 }
 
-/// The context of the fleet: by its name, and of an address that is no cluster's.
-fn fleet_context(file: &Kubeconfig) -> Option<String> {
-    let server = |context: &str| {
-        let named = file.contexts.iter().find(|it| it.name == context)?;
-        let cluster = &named.context.as_ref()?.cluster;
-        let named = file.clusters.iter().find(|it| it.name == *cluster)?;
-        named.cluster.as_ref()?.server.clone()
+/// The context of the fleet: by its name, else the current one; and of an address that is no cluster's.
+fn fleet_context(file: &Kubeconfig) -> Option<&NamedContext> {
+    let is_fleet = |context: &&NamedContext| {
+        let named = context.context.as_ref().map(|it| &it.cluster);
+        let mut clusters = file.clusters.iter().filter(|it| Some(&it.name) == named);
+        let server = clusters.find_map(|it| it.cluster.as_ref()?.server.as_ref());
+        server.is_some_and(|it| !it.contains("/clusters/"))
     };
-    let is_fleet = |context: &&str| server(context).is_some_and(|it| !it.contains("/clusters/"));
-    FLEET.into_iter().find(is_fleet).map(str::to_owned)
+    let current = file.current_context.as_deref();
+    let names = FLEET.into_iter().chain(current);
+    let mut named = names.filter_map(|name| file.contexts.iter().find(|it| it.name == name));
+    named.find(is_fleet)
 }

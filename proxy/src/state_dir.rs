@@ -37,6 +37,12 @@ pub struct StateDir {
     _lock: File,
 }
 
+/// The state directory that a kubeconfig is in, where a proxy writes it.
+pub(crate) fn of_kubeconfig(path: &Path) -> Option<&Path> {
+    let dir = path.parent().filter(|dir| dir.join(LOCK).exists())?;
+    path.ends_with(KUBECONFIG).then_some(dir)
+}
+
 /// What is wrong with a state directory; each names the file and what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum StateDirError {

@@ -13,6 +13,7 @@ mod normal;
 mod readers;
 mod status;
 mod versions;
+mod way;
 
 pub(crate) const PATH: &str = "/apis/fleetcache.dev/v1alpha1/clusterconnections";
 

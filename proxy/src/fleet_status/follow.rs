@@ -70,7 +70,7 @@ impl FleetStatus {
                         )?;
                     }
                     // It may come back with another address.
-                    if let Ok(again) = Self::new(&self.kubeconfig).await {
+                    if let Ok(again) = Self::new(&self.way.kubeconfig).await {
                         self = again;
                     }
                 }
@@ -102,7 +102,7 @@ impl FleetStatus {
         let stream = match timeout(TIMEOUT, stream).await {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => {
-                let error = self.unanswered(error);
+                let error = self.way.unanswered(error);
                 return if is_passing(&error) {
                     Ok(Ended::Lost(error))
                 } else {
@@ -112,7 +112,11 @@ impl FleetStatus {
             Err(_) => return Ok(Ended::Lost(self.too_late())),
         };
         if std::mem::take(&mut follower.is_lost) {
-            writeln!(notes, "fleetcache: the proxy at {} answers again", self.url)?;
+            writeln!(
+                notes,
+                "fleetcache: the proxy at {} answers again",
+                self.way.url
+            )?;
         }
         let mut lines = std::pin::pin!(stream.lines());
         loop {
@@ -122,13 +126,16 @@ impl FleetStatus {
                 Err(error) => {
                     let error = anyhow::Error::new(error);
                     return Ok(Ended::Lost(
-                        error.context(format!("the proxy at {} went away", self.url)),
+                        error.context(format!("the proxy at {} went away", self.way.url)),
                     ));
                 }
             };
             // It may be cut off.
             let Ok(event) = serde_json::from_str::<Value>(&line) else {
-                return Ok(Ended::Lost(anyhow!("the proxy at {} broke off", self.url)));
+                return Ok(Ended::Lost(anyhow!(
+                    "the proxy at {} broke off",
+                    self.way.url
+                )));
             };
             let object = &event["object"];
             match event["type"].as_str() {

@@ -116,7 +116,7 @@ pub(crate) fn authority(name: &str) -> Issuer {
 }
 
 /// A certificate and its key, both PEM.
-fn signed(issuer: &Issuer, params: &CertificateParams) -> (String, String) {
+pub(crate) fn signed(issuer: &Issuer, params: &CertificateParams) -> (String, String) {
     let key = KeyPair::generate().unwrap();
     let certificate = params.signed_by(&key, issuer).unwrap();
     (certificate.pem(), key.serialize_pem())

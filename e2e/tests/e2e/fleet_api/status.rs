@@ -31,14 +31,14 @@ async fn piped(args: &[&str]) -> Child {
 }
 
 /// Exit code, standard output and standard error.
-async fn run(args: &[&str]) -> (i32, String, String) {
+pub(super) async fn run(args: &[&str]) -> (i32, String, String) {
     let output = status(args).await.output().await.unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     let code = output.status.code().unwrap();
     (code, text(output.stdout), text(output.stderr))
 }
 
-fn text(path: &Path) -> &str {
+pub(super) fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
@@ -207,7 +207,10 @@ async fn what_stands_in_the_way_is_told_with_what_to_do() {
     let sim = SimCluster::start(SimConfig::new("a")).await.unwrap();
     let dir = tempfile::tempdir().unwrap();
     let of_cluster = dir.path().join("cluster");
-    std::fs::write(&of_cluster, sim.kubeconfig()).unwrap();
+    let behind = sim
+        .kubeconfig()
+        .replace("https://", "https://h/clusters/a?");
+    std::fs::write(&of_cluster, behind).unwrap();
     let gone = dir.path().join("gone");
     std::fs::write(&gone, sim.kubeconfig().replace(": a\n", ": fleet\n")).unwrap();
     sim.stop().await;
