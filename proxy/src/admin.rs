@@ -149,7 +149,7 @@ impl Admin {
             Ok(wish) => wish,
             Err(problem) => return text(StatusCode::BAD_REQUEST, format!("{problem}\n")),
         };
-        match refresh::refresh(&self.clusters, &wish).await {
+        match refresh::refresh(&self.clusters, &self.limits, &wish).await {
             Ok(outcome) => json(&outcome),
             Err(unknown) => text(StatusCode::NOT_FOUND, format!("{unknown}\n")),
         }

@@ -19,6 +19,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::admin::{self, Admin, Readiness};
 use crate::audit::{self, Audit, Output};
+use crate::authorization;
 use crate::clusters;
 use crate::config::ListenAddress;
 use crate::entrance::{Entrance, EntranceFiles};
@@ -134,6 +135,19 @@ impl App {
             &stop_clusters,
         );
         entrance.ask(&cache);
+        let again = {
+            let (limits, cache) = (Arc::clone(&limits), Arc::clone(&cache));
+            async move {
+                let now = |name: &str| {
+                    let cluster = cache.get(name)?;
+                    let connection = cluster.current()?;
+                    Some((cluster, connection))
+                };
+                authorization::ask_again(&limits, now).await;
+            }
+        };
+        let until = stop_clusters.clone();
+        cluster_tasks.spawn(async move { until.run_until_cancelled(again).await });
         let fleet_api = FleetApi::start(&cache, &limits, &cluster_tasks, &stop_clusters).await;
         let totals = Arc::clone(&fleet);
         let places = Places::for_clients();
@@ -141,9 +155,9 @@ impl App {
         let scrape = Scrape::new(
             &metrics,
             Arc::clone(&cache),
+            &limits,
             sources.reports(),
             &places,
-            Arc::clone(&limits),
             Arc::clone(&certificate),
             Box::new(move || totals.totals()),
         );

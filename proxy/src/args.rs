@@ -102,7 +102,7 @@ pub struct StatusArgs {
     /// Only this cluster [default: all]
     #[arg(value_name = "CLUSTER")]
     pub cluster: Option<String>,
-    /// Only what is wrong: clusters that are Disconnected or Degraded
+    /// Only what is wrong: clusters that are Disconnected or Degraded, or Connected with a reason
     #[arg(long, env = "FLEETCACHE_BROKEN", conflicts_with = "cluster")]
     pub broken: bool,
     /// Go on and show what changes, also after the proxy was started again

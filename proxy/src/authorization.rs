@@ -9,6 +9,7 @@
 //! Where the cluster does not say yes, or says nothing, the request goes to it as its user, and its own answer is given:
 //! nothing here ever refuses a request.
 
+mod again;
 mod decisions;
 mod key;
 #[cfg(test)]
@@ -24,6 +25,7 @@ use fleetcache_cache::cluster_accessor::ClusterAccessor;
 use http::StatusCode;
 use tokio::time::Instant;
 
+pub(crate) use self::again::{ACCESS_REVIEWS_FORBIDDEN, ask_again};
 pub use self::decisions::{Authorizer, ClusterDecisions, MayAsk};
 use self::key::Key;
 use crate::identity::Identity;
@@ -99,8 +101,19 @@ pub struct Access {
     pub decisions: Arc<ClusterDecisions>,
     /// What the configuration says.
     pub settings: AuthorizationSettings,
-    /// The user; `None` where the proxy's own identity is everybody's, and there is nobody to ask about.
-    pub user: Option<Arc<UserInfo>>,
+    /// Whom the cluster is asked about.
+    pub subject: Subject,
+}
+
+/// Whom a cluster is asked about.
+#[derive(Clone, Debug)]
+pub enum Subject {
+    /// Nobody: the proxy's own identity is everybody's.
+    Nobody,
+    /// This user.
+    User(Arc<UserInfo>),
+    /// Nobody in particular, but somebody whom it allows what is asked for, if it can be asked at all. It is not.
+    Allowed,
 }
 
 impl Access {
@@ -115,7 +128,18 @@ impl Access {
             cluster: Arc::clone(cluster),
             decisions: Arc::clone(&limits.decisions),
             settings: limits.settings.authorization,
-            user: (identity != Identity::Proxy).then(|| Arc::clone(user)),
+            subject: match identity {
+                Identity::Proxy => Subject::Nobody,
+                Identity::Impersonate | Identity::Token => Subject::User(Arc::clone(user)),
+            },
+        }
+    }
+
+    /// The user, where it is anybody in particular.
+    pub(crate) fn user(&self) -> Option<&Arc<UserInfo>> {
+        match &self.subject {
+            Subject::User(user) => Some(user),
+            Subject::Nobody | Subject::Allowed => None,
         }
     }
 
@@ -126,7 +150,7 @@ impl Access {
         question: impl FnOnce() -> Question,
     ) -> Verdict {
         let Some(user) = self.reviewed_user() else {
-            return Verdict::Allowed { until: None };
+            return self.verdict_on_nobody();
         };
         let keys = self.keys(reviewer.epoch(), user, question());
         let known = keys.iter().filter_map(|key| self.decisions.known(key));
@@ -180,6 +204,16 @@ impl Access {
         }
     }
 
+    fn verdict_on_nobody(&self) -> Verdict {
+        let is_reviewed = self.settings.mode == AuthorizationMode::SubjectAccessReview;
+        match self.subject {
+            Subject::Allowed if is_reviewed && self.decisions.may_ask() == MayAsk::No => {
+                Verdict::Unknown
+            }
+            _ => Verdict::Allowed { until: None },
+        }
+    }
+
     /// Whether the cluster need not be asked.
     pub(crate) fn asks_nobody(&self) -> bool {
         self.reviewed_user().is_none()
@@ -188,7 +222,7 @@ impl Access {
     /// Who is asked about; `None` where nobody need be.
     fn reviewed_user(&self) -> Option<&Arc<UserInfo>> {
         match self.settings.mode {
-            AuthorizationMode::SubjectAccessReview => self.user.as_ref(),
+            AuthorizationMode::SubjectAccessReview => self.user(),
             AuthorizationMode::AlwaysAllow => None,
         }
     }

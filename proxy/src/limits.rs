@@ -67,6 +67,17 @@ impl Limits {
         self.fleet_readers.load_full()
     }
 
+    /// Those of the clusters that the proxy is to ask about users, and may not.
+    pub fn refusing(&self) -> Vec<(String, Arc<ClusterLimits>)> {
+        let clusters = self.clusters.load();
+        let refuses =
+            |(_, limits): &(&String, &Arc<ClusterLimits>)| limits.reviews() == Some(MayAsk::No);
+        let refusing = clusters.iter().filter(refuses);
+        refusing
+            .map(|(name, limits)| (name.clone(), Arc::clone(limits)))
+            .collect()
+    }
+
     /// Those of the cluster of that name.
     pub fn get(&self, name: &str) -> Option<Arc<ClusterLimits>> {
         self.clusters.load().get(name).cloned()
@@ -93,16 +104,12 @@ impl ClusterLimits {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
+    use crate::authorization::testing;
 
     fn settings(max_in_flight: usize) -> ClusterSettings {
         ClusterSettings {
-            request_timeout: Duration::from_secs(1),
-            watch_disconnect_grace: Duration::ZERO,
             max_in_flight,
-            reads: Default::default(),
-            identity: Default::default(),
-            authorization: Default::default(),
+            ..testing::settings()
         }
     }
 

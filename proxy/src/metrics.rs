@@ -235,19 +235,22 @@ impl Scrape {
     pub fn new(
         metrics: &Metrics,
         clusters: Arc<ClusterCache>,
+        limits: &Arc<Limits>,
         sources: Arc<Reports>,
         places: &Arc<Places>,
-        limits: Arc<Limits>,
         certificate: Arc<ServingCertificate>,
         totals: InformerTotalsFn,
     ) -> Self {
         let mut registry = registry(metrics, totals);
         let fleetcache = registry.sub_registry_with_prefix("fleetcache");
-        fleetcache.register_collector(Box::new(ClusterCollector(clusters)));
+        fleetcache.register_collector(Box::new(ClusterCollector {
+            clusters,
+            limits: Arc::clone(limits),
+        }));
         fleetcache.register_collector(Box::new(SourceCollector(sources)));
         fleetcache.register_collector(Box::new(EntranceCollector {
             places: Arc::clone(places),
-            limits,
+            limits: Arc::clone(limits),
             certificate,
         }));
         Self {

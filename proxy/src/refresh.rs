@@ -2,17 +2,19 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, anyhow, bail};
-use fleetcache_cache::cluster_accessor::{ClusterAccessor, Connects};
+use fleetcache_cache::cluster_accessor::{ClusterAccessor, ClusterStatus};
 use fleetcache_cache::cluster_cache::ClusterCache;
 use fleetcache_cache::informer::Informer;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use crate::admin_client::{self, AdminPort, escaped};
+use crate::authorization::{ClusterDecisions, MayAsk};
 use crate::config::parse_duration;
+use crate::limits::Limits;
 use crate::query::query_pairs;
 use crate::why::known_names;
 
@@ -73,6 +75,9 @@ pub struct Outcome {
     pub informers: usize,
     /// How many of them have listed anew.
     pub listed: usize,
+    /// Whether the cluster refuses to be asked about users, where it is to be.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub may_not_ask: bool,
 }
 
 /// How far a refresh has come.
@@ -87,7 +92,9 @@ pub enum End {
     Listing,
     /// The cluster is connected anew, and its informers have listed.
     Refreshed,
-    /// The connect failed, and the connection from before serves on.
+    /// The connect failed, and the connection from before has not answered a probe since.
+    Doubtful,
+    /// The connect failed, and the connection from before has answered a probe since.
     AsBefore,
     /// The connect failed.
     NotConnected,
@@ -134,7 +141,11 @@ pub fn wait(given: &str) -> Result<Duration, String> {
 ///
 /// # Errors
 /// There is no such cluster.
-pub async fn refresh(clusters: &ClusterCache, wish: &Wish) -> Result<Outcome, UnknownCluster> {
+pub async fn refresh(
+    clusters: &ClusterCache,
+    limits: &Limits,
+    wish: &Wish,
+) -> Result<Outcome, UnknownCluster> {
     let cluster = clusters.get(&wish.cluster).ok_or_else(|| UnknownCluster {
         cluster: wish.cluster.clone(),
         known: known_names(clusters),
@@ -147,20 +158,36 @@ pub async fn refresh(clusters: &ClusterCache, wish: &Wish) -> Result<Outcome, Un
             ..before.look()
         });
     }
-    loop {
+    let mut outcome = loop {
         let outcome = before.look();
         if outcome.end.is_final() || before.at.elapsed() >= wish.wait {
-            return Ok(outcome);
+            break outcome;
         }
         tokio::time::sleep(LOOK_INTERVAL).await;
+    };
+    if matches!(outcome.end, End::Listing | End::Refreshed) {
+        outcome.may_not_ask = may_not_ask(&before.cluster, limits).await;
     }
+    Ok(outcome)
+}
+
+/// Whether the cluster refuses to be asked about users. It is asked anew: its roles may be what was put right.
+async fn may_not_ask(cluster: &ClusterAccessor, limits: &Limits) -> bool {
+    let limits = limits.get(cluster.name());
+    let Some(limits) = limits.filter(|it| it.reviews().is_some()) else {
+        return false;
+    };
+    if let Some(connection) = cluster.current() {
+        limits.decisions.try_again(cluster, &*connection).await;
+    }
+    limits.reviews() == Some(MayAsk::No)
 }
 
 /// How a cluster stood when it was asked for.
 struct Before {
     cluster: Arc<ClusterAccessor>,
     at: Instant,
-    connects: Connects,
+    status: ClusterStatus,
     /// How often each informer had listed.
     lists: Vec<(Arc<Informer>, u64)>,
 }
@@ -170,7 +197,7 @@ impl Before {
         let informers = cluster.informers().all().into_iter();
         Self {
             at: Instant::now(),
-            connects: cluster.status().connects,
+            status: cluster.status(),
             lists: informers.map(|it| (Arc::clone(&it), it.lists())).collect(),
             cluster,
         }
@@ -186,30 +213,36 @@ impl Before {
             .count();
         let end = if self.cluster.removed().is_cancelled() {
             End::Removed
-        } else if status.connects.succeeded > self.connects.succeeded {
+        } else if status.connects.succeeded > self.status.connects.succeeded {
             match listed < informers {
                 true => End::Listing,
                 false => End::Refreshed,
             }
-        } else if status.connects.failed == self.connects.failed {
+        } else if status.connects.failed == self.status.connects.failed {
             End::Connecting
         } else if status.not_connected.is_some() {
             End::NotConnected
+        } else if status.probes_ok == self.status.probes_ok {
+            End::Doubtful
         } else {
             End::AsBefore
         };
-        let why = status.not_connected.as_ref();
+        let why = status.trouble();
+        let hint = status.hint.filter(|_| why.is_some());
+        let next = status.next_attempt;
+        let next = next.map(|at| at.duration_since(SystemTime::now()).unwrap_or_default());
         Outcome {
             cluster: self.cluster.name().to_owned(),
             end,
             elapsed_seconds: seconds(self.at.elapsed()),
-            reason: why.map(|why| why.reason.as_str().to_owned()),
-            message: why.map(|why| why.message.clone()),
-            hint: why.and(status.hint).map(str::to_owned),
-            next_attempt_seconds: why.and_then(|why| why.next_attempt).map(seconds),
+            reason: why.map(|(reason, _)| reason.as_str().to_owned()),
+            message: why.map(|(_, message)| message.to_owned()),
+            hint: hint.map(str::to_owned),
+            next_attempt_seconds: next.map(seconds),
             generation: status.generation,
             informers,
             listed,
+            may_not_ask: false,
         }
     }
 }
@@ -221,7 +254,7 @@ fn seconds(duration: Duration) -> f64 {
 
 impl End {
     fn is_final(self) -> bool {
-        !matches!(self, Self::Connecting | Self::Listing)
+        !matches!(self, Self::Connecting | Self::Doubtful | Self::Listing)
     }
 }
 
@@ -257,21 +290,28 @@ impl fmt::Display for Outcome {
                 f,
                 "cluster {cluster:?} is still being connected after {elapsed} s: {message}"
             ),
+            End::Doubtful => write!(
+                f,
+                "cluster {cluster:?}: {message}; that one (generation {generation}) has not answered a probe since"
+            ),
             End::AsBefore => write!(
                 f,
-                "cluster {cluster:?} could not be connected anew; the connection from before (generation {generation}) serves on, and the log says what failed"
+                "cluster {cluster:?}: {message}; that one (generation {generation}) answers, and serves on"
             ),
-            End::NotConnected => {
-                write!(f, "cluster {cluster:?} is not connected: {message}")?;
-                if let Some(next) = self.next_attempt_seconds {
-                    write!(f, "; next attempt in {next} s")?;
-                }
-                match &self.hint {
-                    Some(hint) => write!(f, "\nhint: {hint}"),
-                    None => Ok(()),
-                }
-            }
+            End::NotConnected => write!(f, "cluster {cluster:?} is not connected: {message}"),
             End::Removed => write!(f, "cluster {cluster:?} was removed meanwhile"),
+        }?;
+        if matches!(self.end, End::Doubtful | End::AsBefore | End::NotConnected) {
+            if let Some(next) = self.next_attempt_seconds {
+                write!(f, "; next attempt in {next} s")?;
+            }
+            if let Some(hint) = &self.hint {
+                write!(f, "\nhint: {hint}")?;
+            }
+        }
+        match self.may_not_ask {
+            true => write!(f, "\n{}", ClusterDecisions::MAY_NOT_ASK),
+            false => Ok(()),
         }
     }
 }
@@ -314,6 +354,7 @@ mod tests {
             generation: 4,
             informers: 3,
             listed: 2,
+            may_not_ask: false,
         };
         for (end, is_good, expect) in [
             (End::Asked, true, "cluster \"a\" is being refreshed"),
@@ -335,7 +376,12 @@ mod tests {
             (
                 End::AsBefore,
                 false,
-                "cluster \"a\" could not be connected anew; the connection from before (generation 4) serves on, and the log says what failed",
+                "cluster \"a\": connection refused; that one (generation 4) answers, and serves on; next attempt in 0.8 s\nhint: check the port",
+            ),
+            (
+                End::Doubtful,
+                false,
+                "cluster \"a\": connection refused; that one (generation 4) has not answered a probe since; next attempt in 0.8 s\nhint: check the port",
             ),
             (
                 End::NotConnected,
@@ -352,6 +398,15 @@ mod tests {
             let json = serde_json::to_string(&outcome).unwrap();
             assert_eq!(serde_json::from_str::<Outcome>(&json).unwrap(), outcome);
         }
+        let refused = Outcome {
+            may_not_ask: true,
+            ..outcome(End::Refreshed)
+        };
+        let text = refused.to_string();
+        assert!(
+            text.ends_with("have listed anew\nthe proxy's credential may not create subjectaccessreviews, so that all reads go live: grant it the ClusterRole that `fleetcache rbac` prints"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 /// Who waits longer, in line and for the answer, does without.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The questions to one cluster that are under way, and the line behind them.
 #[derive(Debug)]

@@ -13,7 +13,7 @@ use fleetcache_cache::informers::Lookup;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use serde::{Deserialize, Serialize};
 
-use crate::authorization::Access;
+use crate::authorization::{Access, Subject};
 use crate::cache_control::CacheControl;
 use crate::clusters::FEW;
 use crate::decision::LiveReason;
@@ -58,6 +58,9 @@ pub struct Explanation {
     pub reason: String,
     /// The same as a sentence, and what to do.
     pub sentence: String,
+    /// Whether memory answers only users whom the cluster allows it; who asks is not known here.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub allowed_users_only: bool,
     /// What there is of the kind in memory.
     pub informer: Option<InformerState>,
 }
@@ -197,10 +200,12 @@ pub async fn explain(clusters: &ClusterCache, limits: &Limits, question: &Questi
         answer: Answer::Error,
         reason: reason.to_owned(),
         sentence,
+        allowed_users_only: false,
         informer: None,
     };
     let Some(info) = RequestInfo::parse(method, target) else {
-        return fleet::explain(clusters, method, target, headers);
+        let readers = limits.fleet_readers();
+        return fleet::explain(clusters, &readers, method, target, headers);
     };
     let request = described(&info);
     if impersonates(headers) {
@@ -217,12 +222,16 @@ pub async fn explain(clusters: &ClusterCache, limits: &Limits, question: &Questi
         return error(request, "not-found", sentence);
     };
     let settings = &limits.settings;
-    // Of what can be answered: who may have it is for the cluster to say, of each user.
+    // Who may have it is for the cluster to say, of each user: it is told for one who may.
+    let asks_about_users = settings.asks_about_users();
     let access = Access {
         cluster: Arc::clone(&cluster),
         decisions: Arc::clone(&limits.decisions),
         settings: settings.authorization,
-        user: None,
+        subject: match asks_about_users {
+            true => Subject::Allowed,
+            false => Subject::Nobody,
+        },
     };
     let Some(connection) = cluster.current() else {
         let (reason, sentence) = not_connected(cluster.status());
@@ -235,6 +244,7 @@ pub async fn explain(clusters: &ClusterCache, limits: &Limits, question: &Questi
             answer: Answer::Live,
             reason: "document".to_owned(),
             sentence: sentences::DOCUMENT.to_owned(),
+            allowed_users_only: false,
             informer: None,
         };
     }
@@ -252,6 +262,7 @@ pub async fn explain(clusters: &ClusterCache, limits: &Limits, question: &Questi
     let informer = info.resource.as_ref();
     let informer = informer.map(|resource| informer_state(&cluster, &connection, resource));
     let (answer, reason, mut sentence) = match outcome {
+        Ok(()) if asks_about_users => (Answer::Memory, "", sentences::ALLOWED.to_owned()),
         Ok(()) => (Answer::Memory, "", "It is answered from memory.".to_owned()),
         Err(reason) => (Answer::Live, reason.as_str(), sentence(reason).to_owned()),
     };
@@ -260,6 +271,7 @@ pub async fn explain(clusters: &ClusterCache, limits: &Limits, question: &Questi
         answer,
         reason: reason.to_owned(),
         sentence: String::new(),
+        allowed_users_only: asks_about_users && answer == Answer::Memory,
         // Of no use where nothing is ever kept for it.
         informer: informer
             .filter(|_| !matches!(outcome, Err(LiveReason::Never | LiveReason::Method))),
@@ -322,9 +334,14 @@ async fn while_disconnected(
     } else {
         return error;
     }
+    let allowed_users_only = settings.asks_about_users();
+    if allowed_users_only {
+        error.sentence += sentences::WAS_ALLOWED;
+    }
     Explanation {
         answer: Answer::Memory,
         reason: "disconnected".to_owned(),
+        allowed_users_only,
         ..error
     }
 }
@@ -421,6 +438,9 @@ impl fmt::Display for Explanation {
         write!(f, "{}: {answer}", self.request)?;
         if !self.reason.is_empty() {
             write!(f, " ({})", self.reason)?;
+        }
+        if self.allowed_users_only {
+            write!(f, ", for a user whom the cluster allows it")?;
         }
         write!(f, "\n{}", self.sentence)?;
         if let Some(informer) = &self.informer {

@@ -1,11 +1,12 @@
 //! What users are shown from memory, and as whom clusters are asked for the rest.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::ensure;
 use fleetcache_e2e::client::{Client, Lines};
 use fleetcache_e2e::control_plane::{User, control_plane};
-use fleetcache_e2e::kubeconfig::Credential;
+use fleetcache_e2e::kubeconfig::{self, Context, Credential};
 use fleetcache_e2e::poll::{PATIENCE, wait_for};
 use fleetcache_e2e::proxy::{Options, Proxy};
 use fleetcache_e2e::sim::{Fault, Rule, SimCluster, SimConfig};
@@ -13,6 +14,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::pair::{connected, warm};
+
+mod may_not_ask;
 
 const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
@@ -23,7 +26,7 @@ const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 struct Users {
     cluster: SimCluster,
     proxy: Proxy,
-    _files: TempDir,
+    files: TempDir,
 }
 
 impl Users {
@@ -53,7 +56,7 @@ impl Users {
         let users = Self {
             cluster,
             proxy: proxy.await.unwrap(),
-            _files: files,
+            files,
         };
         connected(&users.client("alices")).await;
         users
@@ -68,6 +71,16 @@ impl Users {
         let mut endpoint = self.proxy.root().unwrap();
         endpoint.credential = Credential::Token(token.to_owned());
         Client::new(&endpoint).unwrap()
+    }
+
+    /// A kubeconfig with the fleet alone, under a name of somebody's own.
+    fn with_kubeconfig(&self, token: &str) -> PathBuf {
+        let endpoint = Context {
+            name: "mine".to_owned(),
+            credential: Credential::Token(token.to_owned()),
+            ..self.proxy.root().unwrap()
+        };
+        kubeconfig::write(&self.files.path().join(token), &[endpoint]).unwrap()
     }
 
     fn reviews(&self) -> u64 {
@@ -203,57 +216,6 @@ async fn what_is_too_long_to_be_asked_goes_live_unasked() {
         assert_eq!(answer.cache_status(), status);
     }
     assert_eq!(users.reviews(), asked);
-}
-
-#[tokio::test]
-async fn where_the_proxy_may_not_ask_the_cluster_answers_and_the_fleet_says_so() {
-    let users = Users::start("authorization: { fleetReaders: { users: [bob] } }").await;
-    let (alice, bob) = (users.client("alices"), users.root("bobs"));
-    let reviews = async || {
-        let connection = bob.get(CONNECTION).await?.ok()?.json()?;
-        let conditions = connection["status"]["conditions"].as_array().cloned();
-        let reviews = conditions.unwrap_or_default();
-        let reviews = reviews.iter().find(|it| it["type"] == "AccessReviews");
-        anyhow::Ok(reviews.cloned().unwrap_or_default())
-    };
-    assert_eq!(reviews().await.unwrap()["status"], "Unknown");
-    users
-        .cluster
-        .fault(Fault::Forbidden(vec![REVIEWS.to_owned()]));
-    users.cluster.restrict("alice", vec![reads()]);
-    wait_for("a read that is not allowed", PATIENCE, async || {
-        let answer = alice.get(CONFIGMAPS).await?.ok()?;
-        let status = answer.cache_status();
-        ensure!(status.ends_with("detail=not-allowed"), "{status}");
-        anyhow::Ok(())
-    })
-    .await
-    .unwrap();
-    let told = wait_for("the condition", PATIENCE, async || {
-        let told = reviews().await?;
-        ensure!(told["status"] == "False", "{told}");
-        anyhow::Ok(told)
-    });
-    let told = told.await.unwrap();
-    let message = told["message"].as_str().unwrap();
-    assert!(message.contains("`fleetcache rbac`"), "{message}");
-    for _ in 0..20 {
-        assert_eq!(status(&alice, CONFIGMAPS).await, 200);
-    }
-    let log = users.proxy.log();
-    assert_eq!(
-        log.matches("may not create subjectaccessreviews").count(),
-        1
-    );
-
-    // Who is no reader of the fleet is told so as by an apiserver.
-    let alice = users.root("alices");
-    let refused = alice.get(CONNECTION).await.unwrap();
-    assert_eq!(refused.status, 403);
-    let message = "clusterconnections.fleetcache.dev \"sim\" is forbidden: User \"alice\" cannot get resource \"clusterconnections\" \
-                   in API group \"fleetcache.dev\" at the cluster scope";
-    assert_eq!(refused.json().unwrap()["message"], message);
-    assert_eq!(status(&alice, "/apis").await, 200);
 }
 
 #[tokio::test]

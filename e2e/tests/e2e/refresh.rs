@@ -4,7 +4,7 @@ use anyhow::ensure;
 use fleetcache_e2e::client::Client;
 use fleetcache_e2e::poll::{PATIENCE, wait_for};
 use fleetcache_e2e::proxy::Proxy;
-use fleetcache_e2e::sim::{SimCluster, SimConfig};
+use fleetcache_e2e::sim::{Fault, SimCluster, SimConfig};
 use tokio_util::sync::CancellationToken;
 
 use crate::fleet::{CONFIGMAPS, configmap};
@@ -186,6 +186,32 @@ async fn a_cluster_that_is_down_is_tried_at_once() {
     // Beta has had no part in it.
     assert_eq!(fleet.counts("beta")[..3], [1.0, 0.0, 0.0]);
     assert_eq!(fleet.beta.counts().watches("pods"), 1);
+}
+
+#[tokio::test]
+async fn what_is_found_is_told_where_another_connection_cannot_be_made() {
+    let fleet = Fleet::start().await;
+    fleet.alpha.fault(Fault::Refuse);
+    for _ in 0..3 {
+        let (code, text) = fleet.refresh(&["alpha"]).await;
+        assert_eq!(code, Some(1), "{text}");
+        let expect = "fleetcache: cluster \"alpha\": another connection cannot be made, and the one from before is kept: \
+                      connection refused; that one (generation 1) answers, and serves on; next attempt in ";
+        let next = text
+            .strip_prefix(expect)
+            .unwrap_or_else(|| panic!("{text}"));
+        let (next, hint) = next.split_once(" s\n").unwrap();
+        // As after a first failure, however often it was asked for.
+        assert!(next.parse::<f64>().unwrap() <= 1.0, "{text}");
+        assert!(
+            hint.starts_with("hint: check that the kube-apiserver"),
+            "{text}"
+        );
+    }
+    fleet.client().get(CONFIGMAPS).await.unwrap().ok().unwrap();
+    fleet.alpha.heal().unwrap();
+    let (code, text) = fleet.refresh(&["alpha"]).await;
+    assert_eq!(code, Some(0), "{text}");
 }
 
 #[tokio::test]

@@ -6,7 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use fleetcache_auth::{Decision, decision, subject_access_review};
+use bytes::Bytes;
+use fleetcache_auth::{
+    Decision, NonResourceAttributes, Question, UserInfo, decision, subject_access_review,
+};
 use fleetcache_cache::cluster_accessor::ClusterAccessor;
 use fleetcache_cache::facts::{ClusterFacts, Facts, NoFact};
 use fleetcache_cache::upstream::UpstreamError;
@@ -15,7 +18,7 @@ use tokio::time::Instant;
 
 use super::Access;
 use super::key::Key;
-use crate::review_line::{NoTurn, ReviewLine};
+use crate::review_line::{NoTurn, PATIENCE, ReviewLine};
 use crate::reviewer::Reviewer;
 
 /// Where it is asked.
@@ -30,9 +33,6 @@ const MAX_IN_LINE: usize = 2048;
 
 /// Those of one user: such a dashboard fits, and leaves room for another one.
 const MAX_OF_ONE: usize = MAX_IN_LINE / 2;
-
-/// Whoever may not ask tries again after this time.
-const ASK_AGAIN: Duration = Duration::from_secs(30);
 
 /// For so long after a change of roles a server may answer as if there had been none: its authorizer hears of it by a watch,
 /// and there may be other replicas.
@@ -79,11 +79,8 @@ pub enum MayAsk {
     Unknown,
     /// It was answered last.
     Yes,
-    /// It was refused last; it asks again then.
-    No {
-        /// When it asks again.
-        again: Instant,
-    },
+    /// It was refused last: no request asks, [`super::ask_again`] does.
+    No,
 }
 
 /// The decisions of all clusters.
@@ -224,17 +221,25 @@ impl ClusterDecisions {
     ) -> Result<Decision, NoDecision> {
         let question = async {
             // Whoever was before may have been refused.
-            if let MayAsk::No { again } = self.may_ask()
-                && Instant::now() < again
-            {
+            if self.may_ask() == MayAsk::No {
                 return Err(NoDecision::MayNotAsk);
             }
-            let review = reviewer.review(PATH, subject_access_review(&key.user, &key.question));
-            let answer = review.await;
-            answer.map_err(|why| NoDecision::NoAnswer(Arc::new(why)))
+            let review = subject_access_review(&key.user, &key.question);
+            self.send(cluster, reviewer, review).await
         };
         let answer = self.line.ask(&key.user.name, reviewer.lost(), question);
-        let (status, body) = answer.await??;
+        answer.await?
+    }
+
+    /// Sends a question, and notes whether it may be asked.
+    async fn send<R: Reviewer>(
+        &self,
+        cluster: &ClusterAccessor,
+        reviewer: &R,
+        review: Bytes,
+    ) -> Result<Decision, NoDecision> {
+        let answer = reviewer.review(PATH, review).await;
+        let (status, body) = answer.map_err(|why| NoDecision::NoAnswer(Arc::new(why)))?;
         if status == StatusCode::FORBIDDEN {
             self.refused(cluster);
             return Err(NoDecision::MayNotAsk);
@@ -246,10 +251,23 @@ impl ClusterDecisions {
         decision(&body).map_err(NoDecision::Unreadable)
     }
 
+    /// Asks anything, whatever was said before, only to see whether it may be asked. Waits no longer than a request does.
+    pub(crate) async fn try_again<R: Reviewer>(&self, cluster: &ClusterAccessor, reviewer: &R) {
+        let anything = Question::NonResource(NonResourceAttributes {
+            verb: "get",
+            path: "/version".to_owned(),
+        });
+        let review = subject_access_review(&UserInfo::anonymous(), &anything);
+        let answer = self.send(cluster, reviewer, review);
+        let answer = tokio::time::timeout(PATIENCE, reviewer.lost().run_until_cancelled(answer));
+        if let Ok(Some(Err(why))) = answer.await {
+            tracing::debug!(cluster = cluster.name(), %why, "no decision");
+        }
+    }
+
     fn refused(&self, cluster: &ClusterAccessor) {
-        let again = Instant::now() + ASK_AGAIN;
-        let before = self.may_ask.swap(Arc::new(MayAsk::No { again }));
-        if !matches!(*before, MayAsk::No { .. }) {
+        let before = self.may_ask.swap(Arc::new(MayAsk::No));
+        if *before != MayAsk::No {
             tracing::warn!(cluster = cluster.name(), "{}", Self::MAY_NOT_ASK);
             cluster.has_news();
         }
@@ -260,7 +278,7 @@ impl ClusterDecisions {
             return;
         }
         let before = self.may_ask.swap(Arc::new(MayAsk::Yes));
-        if matches!(*before, MayAsk::No { .. }) {
+        if *before == MayAsk::No {
             tracing::info!(
                 cluster = cluster.name(),
                 "the proxy's credential may create subjectaccessreviews again"

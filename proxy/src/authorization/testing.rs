@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use fleetcache_auth::{Question, ResourceAttributes, UserInfo};
@@ -21,7 +22,8 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::{Access, AuthorizationSettings, Authorizer};
+use super::{Access, AuthorizationSettings, Authorizer, Subject};
+use crate::handler::ClusterSettings;
 use crate::reviewer::Reviewer;
 
 /// A cluster that nobody asks for, so it is not dialled.
@@ -160,6 +162,18 @@ pub(crate) fn cluster_wide(spec: &Value) -> Says {
     }
 }
 
+/// What is configured of a cluster that is asked about users.
+pub(crate) fn settings() -> ClusterSettings {
+    ClusterSettings {
+        request_timeout: Duration::from_secs(1),
+        watch_disconnect_grace: Duration::ZERO,
+        max_in_flight: 1,
+        reads: Default::default(),
+        identity: Default::default(),
+        authorization: Default::default(),
+    }
+}
+
 /// Clusters that are not dialled.
 pub(crate) struct Clusters {
     pub(crate) cache: Arc<ClusterCache>,
@@ -184,7 +198,7 @@ impl Clusters {
             cluster: self.cache.get(cluster).unwrap(),
             decisions: self.authorizer.of_cluster(),
             settings: AuthorizationSettings::default(),
-            user: Some(Arc::new(user.clone())),
+            subject: Subject::User(Arc::new(user.clone())),
         }
     }
 }

@@ -16,9 +16,9 @@ const TEN_SECONDS: Duration = Duration::from_secs(10);
 impl Access {
     /// The same cluster, asked by somebody else.
     fn by(&self, user: UserInfo) -> Self {
-        let user = Some(Arc::new(user));
+        let subject = Subject::User(Arc::new(user));
         Self {
-            user,
+            subject,
             ..self.clone()
         }
     }
@@ -287,38 +287,6 @@ async fn who_waits_for_a_cluster_that_is_lost_waits_no_longer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_proxy_that_may_not_ask_asks_seldom() {
-    let (clusters, cluster) = (
-        Clusters::start(&["a"]),
-        Cluster::that(|_| Says::Status(403)),
-    );
-    let access = clusters.access("a", &alice());
-    let may_ask = || access.decisions.may_ask();
-    assert_eq!(may_ask(), MayAsk::Unknown);
-    let news = clusters.cache.changed().await;
-    assert_eq!(news.len(), 1, "it came");
-    for at in 0..100 {
-        let question = pod(&format!("p{at}"));
-        assert_eq!(access.ask_it(&cluster, &question).await, Verdict::Unknown);
-    }
-    assert_eq!(cluster.asked(), 1);
-    assert!(matches!(may_ask(), MayAsk::No { .. }));
-    assert!(clusters.cache.changed().now_or_never().is_some());
-    advance(Duration::from_secs(30)).await;
-    assert_eq!(access.ask_it(&cluster, &pod("x")).await, Verdict::Unknown);
-    assert_eq!(cluster.asked(), 2);
-    assert!(
-        clusters.cache.changed().now_or_never().is_none(),
-        "it is told once"
-    );
-    advance(Duration::from_secs(30)).await;
-    cluster.now(cluster_wide);
-    assert!(access.allows(&cluster, &pod("x")).await);
-    assert_eq!(may_ask(), MayAsk::Yes);
-    assert!(clusters.cache.changed().now_or_never().is_some());
-}
-
-#[tokio::test(start_paused = true)]
 async fn the_last_allow_counts_while_nobody_can_be_asked() {
     let (clusters, cluster) = (Clusters::start(&["a"]), Cluster::that(cluster_wide));
     let access = clusters.access("a", &alice());
@@ -424,7 +392,7 @@ async fn nobody_is_asked_where_all_is_allowed_or_there_is_no_user() {
     let mut open = access.clone();
     open.settings.mode = AuthorizationMode::AlwaysAllow;
     let proxy = Access {
-        user: None,
+        subject: Subject::Nobody,
         ..access
     };
     for access in [open, proxy] {

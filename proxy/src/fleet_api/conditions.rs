@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::object::seconds;
-use crate::authorization::{ClusterDecisions, MayAsk};
+use crate::authorization::{ACCESS_REVIEWS_FORBIDDEN, ClusterDecisions, MayAsk};
 
 /// Whether requests reach the cluster.
 const CONNECTED: &str = "Connected";
@@ -21,6 +21,13 @@ const ACCEPTED: &str = "ConfigurationAccepted";
 
 /// Whether the proxy's credential may ask what users may do; of clusters where it has to.
 const REVIEWS: &str = "AccessReviews";
+
+/// What is wrong with a cluster that is connected and cannot be asked about users: a reason, and what may help.
+pub(super) const MAY_NOT_ASK: (&str, &str) = (
+    ACCESS_REVIEWS_FORBIDDEN,
+    "bind the ClusterRole that `fleetcache rbac` prints to the account of the proxy's credential; `fleetcache refresh` asks \
+     again at once",
+);
 
 /// `metav1.Condition`.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -84,7 +91,7 @@ fn reviewed(may_ask: MayAsk, now: SystemTime, before: &[Condition]) -> Condition
             "nobody has been asked about yet".into(),
         ),
         MayAsk::Yes => ("True", "Answered", String::new()),
-        MayAsk::No { .. } => (
+        MayAsk::No => (
             "False",
             "Forbidden",
             ClusterDecisions::MAY_NOT_ASK.to_owned(),
@@ -159,7 +166,6 @@ mod tests {
     use fleetcache_cache::cluster_cache::ClusterCache;
     use fleetcache_cache::eviction::Fleet;
     use fleetcache_cache::informers::InformersConfig;
-    use tokio::time::Instant;
     use tokio_util::sync::CancellationToken;
     use tokio_util::task::TaskTracker;
 
@@ -184,10 +190,7 @@ mod tests {
                 .next()
                 .map(|it| (it.status.clone(), it.message.clone(), since(it)))
         };
-        let no = || {
-            let again = Instant::now();
-            Some(MayAsk::No { again })
-        };
+        let no = || Some(MayAsk::No);
         assert_eq!(told(None, 0), None);
         let unknown = told(Some(MayAsk::Unknown), 1).unwrap();
         assert_eq!((&*unknown.0, unknown.2), ("Unknown", true));

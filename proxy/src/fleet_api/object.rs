@@ -18,10 +18,10 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::conditions::{self, Condition};
+use super::conditions::{self, Condition, MAY_NOT_ASK};
 use super::figures::{Figures, InformerFigures, Totals};
 use super::{API_VERSION, GROUP, KIND, RESOURCE};
-use crate::authorization::MayAsk;
+use crate::authorization::{ClusterDecisions, MayAsk};
 use crate::status::as_go_writes;
 
 /// One cluster and its state.
@@ -135,6 +135,15 @@ impl ClusterConnection {
         let trouble = status.trouble();
         let trouble = trouble.map(|(reason, message)| (reason.as_str(), message.to_owned()));
         let hint = status.hint.filter(|_| trouble.is_some());
+        let (reason, message, hint) = match &trouble {
+            Some((reason, message)) => (*reason, message.clone(), hint),
+            // It is reached all the same, so the condition `Connected` knows nothing of it.
+            None if reviews == Some(MayAsk::No) => {
+                let (reason, hint) = MAY_NOT_ASK;
+                (reason, ClusterDecisions::MAY_NOT_ASK.to_owned(), Some(hint))
+            }
+            None => Default::default(),
+        };
         let before = before.map_or(&[][..], |before| &before.status.conditions);
         Self {
             api_version: API_VERSION.to_owned(),
@@ -173,8 +182,8 @@ impl ClusterConnection {
                 hint: hint.unwrap_or_default().to_owned(),
                 server_version: server_version(cluster),
                 state: status.state.as_str().to_owned(),
-                reason: trouble.as_ref().map(|it| it.0).unwrap_or_default().into(),
-                message: trouble.map(|it| it.1).unwrap_or_default(),
+                reason: reason.to_owned(),
+                message,
                 ..Status::default()
             },
         }

@@ -41,7 +41,7 @@ impl Handler {
         } = caller;
         let cluster = &access.cluster;
         let long_running = info.is_long_running();
-        let (name, user) = (info.cluster, access.user.as_ref());
+        let (name, user) = (info.cluster, access.user());
         // Until the answer's headers, or as long as it lasts.
         let (until_answered, all_along) = match long_running {
             false => {
@@ -82,7 +82,7 @@ impl Handler {
         // Not of exec and the like, which are the cluster's own from their beginning.
         let is_watch = long_running && !info.may_pause();
         let recheck = is_watch.then(|| {
-            let (cluster, user) = (Arc::clone(cluster), access.user.clone());
+            let (cluster, user) = (Arc::clone(cluster), access.user().cloned());
             self.recheck(&request, Shows::Live { cluster, user })
         });
         let request = request.map(ClientBody::new);

@@ -15,15 +15,21 @@ use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
 use super::collectors::{Kind, encode_family};
+use crate::authorization::{ACCESS_REVIEWS_FORBIDDEN, MayAsk};
+use crate::limits::Limits;
 
 /// The state of each cluster.
 #[derive(Debug)]
-pub(super) struct ClusterCollector(pub(super) Arc<ClusterCache>);
+pub(super) struct ClusterCollector {
+    pub(super) clusters: Arc<ClusterCache>,
+    pub(super) limits: Arc<Limits>,
+}
 
 /// One cluster at a scrape.
 struct Seen {
     cluster: Arc<ClusterAccessor>,
     status: ClusterStatus,
+    may_not_ask: bool,
 }
 
 impl Seen {
@@ -42,7 +48,11 @@ impl Seen {
     /// Its state, and why it is not as it should be.
     fn state(&self) -> (&'static str, &'static str) {
         let why = self.status.trouble();
-        let reason = why.map_or("", |(reason, _)| reason.as_str());
+        let reason = match why {
+            Some((reason, _)) => reason.as_str(),
+            None if self.may_not_ask => ACCESS_REVIEWS_FORBIDDEN,
+            None => "",
+        };
         (self.status.state.as_str(), reason)
     }
 }
@@ -55,13 +65,15 @@ fn timestamp(at: SystemTime) -> f64 {
 
 impl Collector for ClusterCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let clusters = self.0.all().into_iter().map(|cluster| Seen {
+        let reviews = |name: &str| self.limits.get(name).and_then(|it| it.reviews());
+        let clusters = self.clusters.all().into_iter().map(|cluster| Seen {
             status: cluster.status(),
+            may_not_ask: reviews(cluster.name()) == Some(MayAsk::No),
             cluster,
         });
         let clusters: Vec<Seen> = clusters.collect();
         encode_fleet(&mut encoder, &clusters)?;
-        encode_connect_times(&mut encoder, &self.0.connect_times())?;
+        encode_connect_times(&mut encoder, &self.clusters.connect_times())?;
         encode_health(&mut encoder, &clusters)?;
         encode_life(&mut encoder, &clusters)
     }
@@ -227,60 +239,31 @@ fn encode_life(encoder: &mut DescriptorEncoder<'_>, clusters: &[Seen]) -> fmt::R
 mod tests {
     use std::collections::HashMap;
 
-    use fleetcache_cache::cluster_config::{
-        ClusterConfig, ClusterSource, ConnectPolicy, ConnectionTiming, EndpointConfig, SourceKind,
-    };
-    use fleetcache_cache::credential::CredentialConfig;
     use fleetcache_cache::eviction::{Fleet, InformerTotals};
     use fleetcache_cache::informers::InformersConfig;
     use tokio_util::sync::CancellationToken;
     use tokio_util::task::TaskTracker;
 
     use super::*;
+    use crate::authorization::testing::idle;
     use crate::listener::Places;
     use crate::metrics::{Metrics, Scrape};
 
     const CLUSTERS: usize = 1000;
 
-    /// A cluster that nobody asks for, so it is not dialled.
-    fn idle(name: String) -> ClusterConfig {
-        ClusterConfig {
-            context: name.clone(),
-            source: ClusterSource {
-                kind: SourceKind::Kubeconfig,
-                name: "kubeconfig".to_owned(),
-            },
-            labels: BTreeMap::new(),
-            endpoint: EndpointConfig {
-                server: "https://127.0.0.1:1".parse().unwrap(),
-                certificate_authority: None,
-                insecure_skip_tls_verify: false,
-                tls_server_name: None,
-                proxy_url: None,
-                refuse_link_local: false,
-            },
-            credential: CredentialConfig::Anonymous,
-            timing: ConnectionTiming::default(),
-            connect: ConnectPolicy::OnDemand,
-            credential_withheld: false,
-            rejected: None,
-            name,
-        }
-    }
-
     #[tokio::test]
     async fn a_thousand_clusters_are_told_of_and_those_that_are_gone_are_not() {
         let shutdown = CancellationToken::new();
         let fleet = Fleet::start(InformersConfig::default(), &TaskTracker::new(), &shutdown);
-        let configs = (0..CLUSTERS).map(|at| idle(format!("c{at:04}")));
+        let configs = (0..CLUSTERS).map(|at| idle(&format!("c{at:04}")));
         let clusters = ClusterCache::start(configs.collect(), 8, &fleet, &shutdown);
         let totals = Box::new(InformerTotals::default);
         let scrape = Scrape::new(
             &Metrics::default(),
             Arc::clone(&clusters),
+            &Arc::default(),
             Arc::default(),
             &Places::new(1, 1),
-            Arc::default(),
             Arc::default(),
             totals,
         );

@@ -5,24 +5,32 @@ use http::{HeaderMap, Method};
 
 use super::{Answer, Explanation, known_names};
 use crate::error::{Error, cause};
-use crate::fleet_api::FleetRequest;
+use crate::fleet_api::{FleetReaders, FleetRequest};
 use crate::handler::impersonates;
 use crate::request_info::Verb;
 
 /// What would become of it.
 pub(super) fn explain(
     clusters: &ClusterCache,
+    readers: &FleetReaders,
     method: &Method,
     target: &str,
     headers: &HeaderMap,
 ) -> Explanation {
     let asked = FleetRequest::parse(method, target);
-    let (answer, reason, sentence) = outcome(clusters, &asked, headers);
+    let (answer, reason, mut sentence) = outcome(clusters, &asked, headers);
+    if answer == Answer::Local
+        && asked.resource_path().is_some()
+        && *readers != FleetReaders::default()
+    {
+        sentence += " `authorization.fleetReaders` names who may read it; others are answered 403.";
+    }
     Explanation {
         request: described(&asked, method, target),
         answer,
         reason: reason.to_owned(),
         sentence,
+        allowed_users_only: false,
         informer: None,
     }
 }

@@ -8,6 +8,13 @@ use crate::decision::LiveReason;
 pub(super) const DOCUMENT: &str = "Discovery, /version and OpenAPI v3 are the cluster's to tell each time. It need not repeat what is held, and that is the \
      answer while it is not connected.";
 
+/// What becomes of a read from memory where users are told apart.
+pub(super) const ALLOWED: &str = "It is answered from memory to each user of whom the cluster says, by a SubjectAccessReview, that it may. For others it \
+     goes live (not-allowed), and the cluster gives its own answer.";
+
+/// Who is answered while the cluster cannot be asked.
+pub(super) const WAS_ALLOWED: &str = " It is for users whom the cluster allowed it when it was asked last, `staleAllowTTL` ago at most.";
+
 /// What becomes of a request in somebody else's name.
 pub(super) const IMPERSONATES: &str =
     "It has an Impersonate-* header, and those are answered 403. Leave it out.";
@@ -65,7 +72,9 @@ pub(super) fn sentence(reason: LiveReason) -> &'static str {
              under `resources` with `cache: onDemand` or `cache: always` changes that, without a restart."
         }
         LiveReason::NotAllowed => {
-            "The cluster does not allow it to the user, or could not say whether it does: its own answer is given."
+            "The proxy's credential may not create subjectaccessreviews there, so the cluster cannot be asked what users may do, \
+             and answers them all itself. Grant it the ClusterRole that `fleetcache rbac` prints; it is tried again every 10 s, \
+             and by `fleetcache refresh` at once."
         }
         LiveReason::NotStarted => {
             "Nobody has read this kind lately. The first LIST or watch that the cluster allows, or the third GET within a \

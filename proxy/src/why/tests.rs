@@ -57,6 +57,7 @@ fn an_explanation_is_printed_for_people() {
         answer: Answer::Live,
         reason: "below-floor".to_owned(),
         sentence: "So it is.".to_owned(),
+        allowed_users_only: true,
         informer: Some(InformerState {
             state: "synced".to_owned(),
             resource_version: Some("7".to_owned()),
@@ -68,7 +69,7 @@ fn an_explanation_is_printed_for_people() {
     };
     assert_eq!(
         explanation.to_string(),
-        "list pods.v1 of cluster \"a\": live (below-floor)\n\
+        "list pods.v1 of cluster \"a\": live (below-floor), for a user whom the cluster allows it\n\
          So it is.\n\
          informer: synced, complete through resourceVersion 7, floor 9, 2 objects, 100 bytes, server heard 3 s ago"
     );
