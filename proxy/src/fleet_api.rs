@@ -9,6 +9,7 @@
 //! be asked instead, so what is left to the server elsewhere is refused here, in its words (`refusal.rs`).
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use fleetcache_auth::UserInfo;
 use fleetcache_cache::cluster_cache::ClusterCache;
@@ -40,6 +41,7 @@ mod readers;
 mod refusal;
 mod representation;
 mod selectors;
+mod self_review;
 mod table;
 
 use documents::Documents;
@@ -136,6 +138,11 @@ impl<'a> FleetRequest<'a> {
         documents::Name::of(&self.path).is_some()
     }
 
+    /// Whether it is a SelfSubjectReview, or another request to where those are posted.
+    pub(crate) fn asks_who_asks(&self) -> bool {
+        self.path == self_review::PATH
+    }
+
     /// The resource's name for metrics; "" for a path that is none.
     pub fn resource(&self) -> &'static str {
         match &self.resource {
@@ -178,7 +185,7 @@ impl FleetApi {
         self.limits.fleet_readers().check(user, request)?;
         let answer = match &request.resource {
             Some(resource) => self.resource(request, resource, headers).await?,
-            None => self.document(request, headers)?,
+            None => self.document(user, request, headers)?,
         };
         if *method != Method::HEAD {
             return Ok(answer);
@@ -192,19 +199,27 @@ impl FleetApi {
 
     fn document(
         &self,
+        user: &UserInfo,
         request: &FleetRequest<'_>,
         headers: &HeaderMap,
     ) -> Result<Response<Body>, Error> {
         let agent = headers.get(http::header::USER_AGENT);
         let agent = agent.map_or(&[][..], |it| it.as_bytes());
         let pretty = is_for_people(request.query, agent);
+        if request.asks_who_asks() {
+            return match request.verb {
+                Verb::Create => Ok(self_review::answer(user, SystemTime::now(), pretty)),
+                _ => Err(Error::MethodNotAllowed),
+            };
+        }
         let answer = self
             .documents
             .answer(&request.path, request.query, headers, pretty);
         match answer {
             Some(_) if request.verb != Verb::Get => Err(Error::MethodNotAllowed),
             Some(answer) => Ok(answer),
-            // A group's paths are the API's own; any other may be meant for a cluster.
+            // A group's paths are the API's own; any other may be meant for a cluster, and so may `kubectl auth can-i`.
+            None if request.path.starts_with("apis/authorization.k8s.io/") => Err(Error::NotFound),
             None if request.path.starts_with("apis/") => Err(Error::Refused(Refusal::PageNotFound)),
             None => Err(Error::NotFound),
         }

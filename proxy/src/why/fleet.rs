@@ -49,6 +49,12 @@ fn outcome(
             &Error::ImpersonationRefused,
             super::sentences::IMPERSONATES.to_owned(),
         )
+    } else if asked.asks_who_asks() && asked.verb == Verb::Create {
+        let sentence = "The proxy answers it itself: who is asking, as it knows them.";
+        (Answer::Local, "", sentence.to_owned())
+    } else if asked.asks_who_asks() {
+        let sentence = "A SelfSubjectReview is posted, and nothing else can be done with it.";
+        error(&Error::MethodNotAllowed, sentence.to_owned())
     } else if resource.is_none() && !asked.is_document() {
         let sentence = "It names no cluster, and the fleet's own API has no such path: those of clusters start with \
                         /clusters/<name>, as in the kubeconfig that the proxy wrote.";

@@ -119,6 +119,16 @@ async fn the_fleet_is_answered_by_the_proxy_itself() {
             "GET /apis: by the proxy itself\n",
         ),
         (
+            "POST",
+            "/apis/authentication.k8s.io/v1/selfsubjectreviews".to_owned(),
+            "POST /apis/authentication.k8s.io/v1/selfsubjectreviews: by the proxy itself\nThe proxy answers it itself: who",
+        ),
+        (
+            "GET",
+            "/apis/authentication.k8s.io/v1/selfsubjectreviews".to_owned(),
+            "GET /apis/authentication.k8s.io/v1/selfsubjectreviews: error (MethodNotAllowed)\n",
+        ),
+        (
             "GET",
             "/apis/apps/v1".to_owned(),
             "GET /apis/apps/v1: error (not-found)\nIt names no cluster, ",

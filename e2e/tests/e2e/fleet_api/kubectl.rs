@@ -89,6 +89,7 @@ async fn the_fleet_is_read_and_watched_with_kubectl() {
             .await
             .contains("clusterconnection")
     );
+    assert!(ok("auth whoami").await.contains("Username"));
     assert!(
         ok("wait --for=condition=Connected cc --all --timeout=30s")
             .await
@@ -115,6 +116,10 @@ async fn the_fleet_is_read_and_watched_with_kubectl() {
         (
             "get nodes",
             "the server doesn't have a resource type \"nodes\"",
+        ),
+        (
+            "auth can-i list cc",
+            "the server could not find the requested resource; paths begin with /clusters/NAME/",
         ),
         ("get all", "the server doesn't have a resource type \"all\""),
         (

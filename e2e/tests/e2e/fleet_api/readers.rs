@@ -84,3 +84,46 @@ async fn who_may_not_is_refused_as_by_a_server() {
     assert!(different.is_empty(), "{}", different.join("\n"));
     assert!(refused > 25 && allowed > 2, "{refused} {allowed}");
 }
+
+#[tokio::test]
+async fn who_asks_is_told_as_by_a_server() {
+    const WHO: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+    let cluster = control_plane().await;
+    let files = tempfile::tempdir().unwrap();
+    let tokens = files.path().join("tokens.csv");
+    std::fs::write(&tokens, "alice-token,alice,2,developers\n").unwrap();
+    let config = format!(
+        "apiVersion: fleetcache.dev/v1alpha1\nkind: Configuration\nauthentication: {{ tokenFile: {} }}\n",
+        tokens.display()
+    );
+    let admin = cluster.context(User::Admin).unwrap();
+    let proxy = serve(&[("a", &admin)], Some(&config)).await;
+    let told = async |endpoint: Context| {
+        let credential = Credential::Token("alice-token".to_owned());
+        let client = Client::new(&Context {
+            credential,
+            ..endpoint
+        });
+        let review = r#"{"kind":"SelfSubjectReview","apiVersion":"authentication.k8s.io/v1"}"#;
+        let headers = [
+            ("accept", "application/json"),
+            ("content-type", "application/json"),
+        ];
+        let answer = client
+            .unwrap()
+            .send(Method::POST, WHO, &headers, review)
+            .await;
+        let answer = answer.unwrap();
+        let text = answer.text();
+        let text = match answer.json().unwrap()["metadata"]["creationTimestamp"].as_str() {
+            Some(time) => text.replace(time, "now"),
+            None => text,
+        };
+        let header = |name: &str| answer.headers.get(name).cloned();
+        let headers = ["content-type", "cache-control", "content-length"].map(header);
+        (answer.status, headers, text)
+    };
+    let direct = told(admin).await;
+    assert_eq!(direct.0, 201);
+    assert_eq!(told(proxy.root().unwrap()).await, direct);
+}
