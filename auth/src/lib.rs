@@ -13,6 +13,7 @@
 //! token_review    tokens that another cluster judges
 //! token_user      what a token says, or why it says nothing
 //! user            who a user is
+//! value_kind      what a value in a file is, for a mistake
 //! ```
 
 mod access_review;
@@ -25,6 +26,7 @@ mod token_file;
 mod token_review;
 mod token_user;
 mod user;
+mod value_kind;
 
 pub use access_review::{
     Decision, NonResourceAttributes, Question, ResourceAttributes, broader, decision,
@@ -43,3 +45,4 @@ pub use token_review::{
 };
 pub use token_user::{TokenError, TokenUser, Unavailable};
 pub use user::{AUTHENTICATED, UserInfo};
+pub use value_kind::value_kind;

@@ -1,9 +1,11 @@
 //! The `fleetcache` binary, started as a user would start it.
 
+mod contexts;
+mod listening;
 mod metrics;
 mod users;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
@@ -19,6 +21,8 @@ use crate::least_privilege::CLIENT_TOKEN;
 use crate::measure;
 use crate::poll::{PATIENCE, wait_for};
 use crate::process::{self, Process, Signal};
+use contexts::read_contexts;
+use listening::listening;
 pub use metrics::Metrics;
 
 /// A proxy that is told to end gets this long before it is killed and the test fails.
@@ -386,86 +390,9 @@ fn with_self_check(config: &str, interval: &str) -> String {
     }
 }
 
-/// The two addresses of the line `listening`, whichever of tracing's formats the log has.
-fn listening(log: &str) -> Option<(String, String)> {
-    log.lines().find_map(|line| {
-        if let Ok(event) = serde_json::from_str::<Value>(line) {
-            let fields = if event["fields"].is_object() {
-                &event["fields"]
-            } else {
-                &event
-            };
-            let said = fields["message"] == "listening";
-            return said.then(|| {
-                Some((
-                    fields["proxy_addr"].as_str()?.to_owned(),
-                    fields["admin_addr"].as_str()?.to_owned(),
-                ))
-            })?;
-        }
-        let field = |name: &str| {
-            let (_, rest) = line.split_once(&format!("{name}="))?;
-            Some(rest.split_whitespace().next()?.trim_matches('"').to_owned())
-        };
-        line.contains("listening")
-            .then(|| Some((field("proxy_addr")?, field("admin_addr")?)))?
-    })
-}
-
-/// Reads the generated kubeconfig with kubectl, which is also its first user.
-async fn read_contexts(kubeconfig: &Path) -> anyhow::Result<Vec<Context>> {
-    let kubectl = Kubectl::new(kubeconfig, "").await?;
-    let text = kubectl
-        .run(&["config", "view", "--raw", "--output=json"])
-        .await?
-        .ok()?;
-    let config: Value = serde_json::from_str(&text)?;
-    let named = |list: &str, name: &Value| -> Value {
-        let items = config[list].as_array().into_iter().flatten();
-        items
-            .into_iter()
-            .find(|item| item["name"] == *name)
-            .cloned()
-            .unwrap_or_default()
-    };
-    let decode = |value: &Value| -> anyhow::Result<String> {
-        use base64::Engine as _;
-        let bytes = base64::engine::general_purpose::STANDARD
-            // There is none where the proxy serves a certificate of somebody else.
-            .decode(value.as_str().unwrap_or_default())?;
-        Ok(String::from_utf8(bytes)?)
-    };
-    let mut contexts = Vec::new();
-    for item in config["contexts"].as_array().into_iter().flatten() {
-        let cluster = &named("clusters", &item["context"]["cluster"])["cluster"];
-        let user = &named("users", &item["context"]["user"])["user"];
-        contexts.push(Context {
-            name: item["name"].as_str().unwrap_or_default().to_owned(),
-            server: cluster["server"]
-                .as_str()
-                .context("a cluster without a server")?
-                .to_owned(),
-            ca_pem: decode(&cluster["certificate-authority-data"])?,
-            credential: user["token"].as_str().map_or(Credential::None, |token| {
-                Credential::Token(token.to_owned())
-            }),
-        });
-    }
-    Ok(contexts)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[track_caller]
-    fn check(log: &str) {
-        assert_eq!(
-            listening(log),
-            Some(("127.0.0.1:1234".to_owned(), "127.0.0.1:5678".to_owned())),
-            "{log}"
-        );
-    }
 
     #[test]
     fn every_configuration_has_its_self_checks() {
@@ -482,29 +409,5 @@ mod tests {
         ] {
             assert_eq!(with_self_check(config, "2s"), expected);
         }
-    }
-
-    #[test]
-    fn the_addresses_are_found_in_every_log_format() {
-        check(
-            r#"{"level":"INFO","fields":{"message":"listening","proxy_addr":"127.0.0.1:1234","admin_addr":"127.0.0.1:5678"}}"#,
-        );
-        check(
-            r#"{"level":"INFO","message":"listening","proxy_addr":"127.0.0.1:1234","admin_addr":"127.0.0.1:5678"}"#,
-        );
-        check(
-            "2026-01-01T00:00:00Z  INFO fleetcache: listening proxy_addr=127.0.0.1:1234 admin_addr=127.0.0.1:5678",
-        );
-        check(
-            "starting\n2026 INFO listening proxy_addr=\"127.0.0.1:1234\" admin_addr=\"127.0.0.1:5678\"\nlater",
-        );
-    }
-
-    #[test]
-    fn other_lines_are_not_mistaken_for_it() {
-        assert_eq!(
-            listening("{\"fields\":{\"message\":\"connected\"}}\nlistening soon"),
-            None
-        );
     }
 }

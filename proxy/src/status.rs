@@ -3,7 +3,6 @@
 //! Clients match on these words, so they are the apiserver's own: its reasons, its sentences, its key order, and the
 //! newline at the end. What only an operator should read (addresses, TLS details) is in the log and never here.
 
-use std::borrow::Cow;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -12,7 +11,6 @@ use fleetcache_cache::cluster_accessor::{NotConnected, NotConnectedReason};
 use fleetcache_cache::resource_version::ResourceVersion;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
-use serde::Serialize;
 
 use crate::body::{Body, full};
 use crate::error::{Error, cause};
@@ -20,7 +18,10 @@ use crate::fleet_api::Refusal;
 use crate::indent::Indented;
 use crate::shares::Full;
 
+mod form;
 mod refusal;
+
+use form::{Cause, Details, ListMeta, Status};
 
 /// The header that names a request in the audit logs of whoever handled it.
 pub const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
@@ -409,76 +410,6 @@ pub(crate) fn as_go_writes(json: String) -> String {
     json.replace('<', "\\u003c")
         .replace('>', "\\u003e")
         .replace('&', "\\u0026")
-}
-
-/// `metav1.Status`, in its key order.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Status<'a> {
-    kind: &'static str,
-    api_version: &'static str,
-    metadata: ListMeta<'a>,
-    status: &'static str,
-    message: &'a str,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    reason: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    details: Option<&'a Details>,
-    code: u16,
-}
-
-/// `metav1.ListMeta`: a page that came too late tells how to go on.
-#[derive(Serialize)]
-struct ListMeta<'a> {
-    #[serde(rename = "continue", skip_serializing_if = "Option::is_none")]
-    continue_token: Option<&'a str>,
-}
-
-/// `metav1.StatusDetails`, in its key order.
-#[derive(Default, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Details {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    group: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    kind: Option<&'static str>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    causes: Vec<Cause>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    retry_after_seconds: Option<u64>,
-}
-
-impl Details {
-    fn of(cluster: &str) -> Self {
-        Self {
-            name: Some(cluster.to_owned()),
-            kind: Some("clusters"),
-            ..Self::default()
-        }
-    }
-}
-
-/// `metav1.StatusCause`, in its key order.
-#[derive(Serialize)]
-struct Cause {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    message: Option<Cow<'static, str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    field: Option<&'static str>,
-}
-
-impl Cause {
-    fn because(reason: &'static str) -> Self {
-        Self {
-            reason: Some(reason),
-            message: None,
-            field: None,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -79,7 +79,7 @@ pub enum MayAsk {
     Unknown,
     /// It was answered last.
     Yes,
-    /// It was refused last: no request asks, [`super::ask_again`] does.
+    /// It was refused last: no request asks, `ask_again` does.
     No,
 }
 

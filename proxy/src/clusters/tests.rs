@@ -1,13 +1,9 @@
 //! Names and mistakes, over files.
 
-use std::collections::BTreeMap;
-
-use fleetcache_cache::cluster_config::{
-    ClusterSource, ConnectPolicy, ConnectionTiming, EndpointConfig, SourceKind,
-};
-use fleetcache_cache::credential::CredentialConfig;
+use fleetcache_cache::cluster_config::EndpointConfig;
 
 use super::*;
+use crate::authorization::testing::idle;
 
 #[test]
 fn the_proxy_recognises_itself() {
@@ -17,27 +13,14 @@ fn the_proxy_recognises_itself() {
         ca_pem: "MINE\n",
     };
     let check = |server: &str, ca: &str, expect: bool| {
+        let idle = idle("a");
         let cluster = ClusterConfig {
-            name: "a".to_owned(),
-            context: "a".to_owned(),
-            source: ClusterSource {
-                kind: SourceKind::Kubeconfig,
-                name: "input".to_owned(),
-            },
-            labels: BTreeMap::new(),
             endpoint: EndpointConfig {
                 server: server.parse().unwrap(),
                 certificate_authority: Some(ca.as_bytes().to_owned()),
-                insecure_skip_tls_verify: false,
-                tls_server_name: None,
-                proxy_url: None,
-                refuse_link_local: false,
+                ..idle.endpoint
             },
-            credential: CredentialConfig::Anonymous,
-            timing: ConnectionTiming::default(),
-            connect: ConnectPolicy::Always,
-            credential_withheld: false,
-            rejected: None,
+            ..idle
         };
         assert_eq!(itself.is(&cluster), expect, "{server} {ca}");
     };

@@ -4,6 +4,7 @@
 use std::cell::RefCell;
 use std::time::Duration;
 
+use fleetcache_auth::value_kind;
 use serde_json::{Map, Value, json};
 
 use super::Mistakes;
@@ -168,7 +169,7 @@ impl<'a> Section<'a> {
             Value::Object(keys) => keys,
             Value::Null => Map::new(),
             other @ (Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
-                let what = format!("expected a mapping, got {}", name_of(&other));
+                let what = format!("expected a mapping, got {}", value_kind(&other));
                 reader.mistakes.borrow_mut().add(path_or_root(&path), what);
                 Map::new()
             }
@@ -256,7 +257,7 @@ impl<'a> Section<'a> {
         let (name, value) = self.take(key, text_of(form))?;
         let parsed = match value {
             Value::String(text) => parse(&text),
-            other => Err(format!("expected a string, got {}", name_of(&other))),
+            other => Err(format!("expected a string, got {}", value_kind(&other))),
         };
         parsed.map_err(|problem| self.mistake(name, problem)).ok()
     }
@@ -267,7 +268,10 @@ impl<'a> Section<'a> {
         if let Value::Bool(flag) = value {
             return Some(flag);
         }
-        self.mistake(name, format!("expected a boolean, got {}", name_of(&value)));
+        self.mistake(
+            name,
+            format!("expected a boolean, got {}", value_kind(&value)),
+        );
         None
     }
 
@@ -283,7 +287,7 @@ impl<'a> Section<'a> {
                 Some((_, meaning)) => return Some(*meaning),
                 None => format!("{text:?} is not {words}"),
             },
-            other => format!("expected a string, got {}", name_of(other)),
+            other => format!("expected a string, got {}", value_kind(other)),
         };
         self.mistake(name, problem);
         None
@@ -301,7 +305,7 @@ impl<'a> Section<'a> {
             Value::String(text) => duration::parse(&text),
             // Without its unit it is a number to YAML; that it is "no string" would help nobody.
             Value::Number(number) => Err(format!("{number} is not a duration such as \"10s\"")),
-            other => Err(format!("expected a string, got {}", name_of(&other))),
+            other => Err(format!("expected a string, got {}", value_kind(&other))),
         };
         let parsed = parsed.and_then(|duration| least.check(duration));
         parsed.map_err(|problem| self.mistake(name, problem)).ok()
@@ -315,7 +319,7 @@ impl<'a> Section<'a> {
                 Some(number) => return Some(number),
                 None => format!("expected a whole number of at least {min}, got {number}"),
             },
-            other => format!("expected a number, got {}", name_of(other)),
+            other => format!("expected a number, got {}", value_kind(other)),
         };
         self.mistake(name, problem);
         None
@@ -333,7 +337,7 @@ impl<'a> Section<'a> {
         for (i, value) in values.into_iter().enumerate() {
             let parsed = match value {
                 Value::String(text) => parse(&text),
-                other => Err(format!("expected a string, got {}", name_of(&other))),
+                other => Err(format!("expected a string, got {}", value_kind(&other))),
             };
             match parsed {
                 Ok(text) => texts.push(text),
@@ -384,7 +388,7 @@ impl<'a> Section<'a> {
         for (i, value) in values.into_iter().enumerate() {
             // Of nothing too: an item that says nothing is one whose text got lost.
             if !value.is_object() {
-                let what = format!("expected a mapping, got {}", name_of(&value));
+                let what = format!("expected a mapping, got {}", value_kind(&value));
                 self.mistake(&format!("{name}[{i}]"), what);
                 continue;
             }
@@ -402,7 +406,7 @@ impl<'a> Section<'a> {
             None => Vec::new(),
             Some((_, Value::Array(values))) => values,
             Some((_, other)) => {
-                self.mistake(name, format!("expected a list, got {}", name_of(&other)));
+                self.mistake(name, format!("expected a list, got {}", value_kind(&other)));
                 Vec::new()
             }
         };
@@ -439,15 +443,4 @@ fn text_of(form: Form) -> Value {
 
 fn path_or_root(path: &str) -> &str {
     if path.is_empty() { "(document)" } else { path }
-}
-
-fn name_of(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "nothing",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "a mapping",
-    }
 }

@@ -40,6 +40,20 @@ pub struct Timeouts {
     pub drain: Duration,
 }
 
+impl Timeouts {
+    /// The same for all of it.
+    pub const fn all(each: Duration) -> Self {
+        Self {
+            handshake: each,
+            first_request: each,
+            next_request: each,
+            ping: each,
+            pong: each,
+            drain: each,
+        }
+    }
+}
+
 impl Default for Timeouts {
     fn default() -> Self {
         Self {

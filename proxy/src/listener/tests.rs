@@ -32,14 +32,7 @@ const LONG: Duration = Duration::from_secs(60);
 const SHORT: Duration = Duration::from_millis(50);
 /// For clients that do something in time, on a busy machine too.
 const MEDIUM: Duration = Duration::from_millis(500);
-const PATIENT: Timeouts = Timeouts {
-    handshake: LONG,
-    first_request: LONG,
-    next_request: LONG,
-    ping: LONG,
-    pong: LONG,
-    drain: LONG,
-};
+const PATIENT: Timeouts = Timeouts::all(LONG);
 
 /// Requests for `/stall` wait until they may go on.
 #[derive(Clone)]

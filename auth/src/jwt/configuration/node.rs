@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use serde_json::{Map, Value};
 
 use super::Mistake;
+use crate::value_kind::value_kind;
 
 /// The path of what is about the whole document.
 pub(super) const DOCUMENT: &str = "(document)";
@@ -32,7 +33,7 @@ impl<'a> Node<'a> {
         match value {
             Value::Object(keys) => node.keys = keys,
             Value::Null => {}
-            other => node.wrong(format!("expected a mapping, got {}", name_of(&other))),
+            other => node.wrong(format!("expected a mapping, got {}", value_kind(&other))),
         }
         node
     }
@@ -65,7 +66,10 @@ impl<'a> Node<'a> {
         match self.take(key)? {
             Value::String(text) => Some(text),
             other => {
-                self.mistake(key, format!("expected a string, got {}", name_of(&other)));
+                self.mistake(
+                    key,
+                    format!("expected a string, got {}", value_kind(&other)),
+                );
                 None
             }
         }
@@ -78,7 +82,7 @@ impl<'a> Node<'a> {
             match value {
                 Value::String(text) => texts.push(text),
                 other => {
-                    let problem = format!("expected a string, got {}", name_of(&other));
+                    let problem = format!("expected a string, got {}", value_kind(&other));
                     self.mistake(&format!("{key}[{i}]"), problem);
                 }
             }
@@ -113,7 +117,7 @@ impl<'a> Node<'a> {
             None => Vec::new(),
             Some(Value::Array(values)) => values,
             Some(other) => {
-                self.mistake(key, format!("expected a list, got {}", name_of(&other)));
+                self.mistake(key, format!("expected a list, got {}", value_kind(&other)));
                 Vec::new()
             }
         }
@@ -133,16 +137,5 @@ impl<'a> Node<'a> {
 
     fn note(&self, path: String, problem: String) {
         self.mistakes.borrow_mut().push(Mistake { path, problem });
-    }
-}
-
-fn name_of(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "nothing",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "a mapping",
     }
 }

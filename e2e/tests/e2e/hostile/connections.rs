@@ -22,14 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 const LONG: Duration = Duration::from_secs(60);
 const SHORT: Duration = Duration::from_millis(500);
-const PATIENT: Timeouts = Timeouts {
-    handshake: LONG,
-    first_request: LONG,
-    next_request: LONG,
-    ping: LONG,
-    pong: LONG,
-    drain: LONG,
-};
+const PATIENT: Timeouts = Timeouts::all(LONG);
 
 /// The proxy's listener with a service of its own, which answers nothing below `/stall`.
 struct Listener {

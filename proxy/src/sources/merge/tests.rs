@@ -1,36 +1,26 @@
 //! Who gets and who keeps a name.
 
-use fleetcache_cache::cluster_config::{
-    ClusterSource, ConnectPolicy, ConnectionTiming, EndpointConfig, RejectionReason,
-};
+use fleetcache_cache::cluster_config::{ClusterSource, EndpointConfig, RejectionReason};
 
 use super::super::Unusable;
 use super::*;
+use crate::authorization::testing::idle;
 
 use SourceKind::{ClusterApi, Directory, Kubeconfig, Secret};
 
 fn cluster(kind: SourceKind, name: &str, origin: &str) -> ClusterConfig {
+    let idle = idle(name);
     ClusterConfig {
-        name: name.to_owned(),
         context: origin.to_owned(),
         source: ClusterSource {
             kind,
             name: origin.to_owned(),
         },
-        labels: BTreeMap::new(),
         endpoint: EndpointConfig {
             server: format!("https://{origin}").parse().unwrap(),
-            certificate_authority: None,
-            insecure_skip_tls_verify: false,
-            tls_server_name: None,
-            proxy_url: None,
-            refuse_link_local: false,
+            ..idle.endpoint
         },
-        credential: CredentialConfig::Anonymous,
-        timing: ConnectionTiming::default(),
-        connect: ConnectPolicy::Always,
-        credential_withheld: false,
-        rejected: None,
+        ..idle
     }
 }
 
