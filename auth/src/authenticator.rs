@@ -17,7 +17,7 @@ use crate::jwt::JwtAuthenticator;
 use crate::token_file::TokenFile;
 use crate::token_review::ReviewTokens;
 use crate::token_user::{TokenError, TokenUser, Unavailable};
-use crate::user::{ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, UserInfo};
+use crate::user::{ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, UserInfo, may_come_from_outside};
 
 /// What a request shows of who sent it.
 #[derive(Clone, Copy)]
@@ -304,9 +304,7 @@ impl Authenticator {
     /// authenticated.
     fn admit(&self, mut user: UserInfo) -> Result<UserInfo, String> {
         user.check()?;
-        let allowed = |name: &str| {
-            !name.starts_with("system:") || self.methods.allow_system_names.contains(name)
-        };
+        let allowed = |name: &str| may_come_from_outside(name, &self.methods.allow_system_names);
         if !allowed(&user.name) {
             return Err(format!("user name {:?} is the system's own", user.name));
         }

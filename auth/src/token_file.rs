@@ -2,19 +2,18 @@
 
 mod csv;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
 use sha2::{Digest as _, Sha256};
 
-use crate::user::UserInfo;
+use crate::user::{AUTHENTICATED, UNAUTHENTICATED, UserInfo, may_come_from_outside};
 
-/// Who has which token. Clones are one file: what replaces it in one replaces it in all.
+/// Who has which token.
 #[derive(Clone)]
 pub struct TokenFile {
-    users: Arc<ArcSwap<Users>>,
+    users: Arc<Users>,
 }
 
 /// Digests are compared instead of tokens: how long a look-up takes then says nothing about a token, and no token stays
@@ -25,24 +24,26 @@ impl TokenFile {
     /// Reads a file.
     ///
     /// # Errors
-    /// What is wrong with it, in which line.
-    pub fn new(content: &[u8]) -> Result<Self, String> {
-        let users = Arc::new(ArcSwap::from_pointee(read(content)?));
-        Ok(Self { users })
+    /// All that is wrong with it: sentences that begin with the line.
+    pub fn new(content: &[u8]) -> Result<Self, Vec<String>> {
+        let parsed = parse(content, &BTreeSet::new());
+        match parsed.mistakes.is_empty() {
+            true => Ok(Self {
+                users: Arc::new(parsed.users),
+            }),
+            false => Err(parsed.mistakes),
+        }
     }
 
-    /// Reads a file that replaces this one.
-    ///
-    /// # Errors
-    /// What is wrong with it, in which line; then nothing is replaced.
-    pub fn replace(&self, content: &[u8]) -> Result<(), String> {
-        self.users.store(Arc::new(read(content)?));
-        Ok(())
+    /// What is taken of a file, but not as whoever wrote it may think, whatever else is wrong with it: sentences that begin
+    /// with the line. `allow_system_names` are the names that begin with `system:` and are taken all the same.
+    pub fn warnings(content: &[u8], allow_system_names: &BTreeSet<String>) -> Vec<String> {
+        parse(content, allow_system_names).warnings
     }
 
     /// Whose token has this digest.
     pub(crate) fn user(&self, digest: &[u8; 32]) -> Option<UserInfo> {
-        self.users.load().get(digest).cloned()
+        self.users.get(digest).cloned()
     }
 }
 
@@ -52,66 +53,96 @@ impl fmt::Debug for TokenFile {
     }
 }
 
-fn read(content: &[u8]) -> Result<Users, String> {
-    let (users, warnings) = parse(content)?;
-    for warning in warnings {
-        tracing::warn!(
-            warning,
-            "odd line of the token file, taken as kube-apiserver takes it"
-        );
-    }
-    Ok(users)
+/// What a file holds.
+#[derive(Default)]
+struct Parsed {
+    users: Users,
+    mistakes: Vec<String>,
+    warnings: Vec<String>,
 }
 
-/// The users of a file, and what in it is odd but taken, as kube-apiserver takes it.
-fn parse(content: &[u8]) -> Result<(Users, Vec<String>), String> {
-    let mut users = Users::new();
-    let mut warnings = Vec::new();
+fn parse(content: &[u8], allow_system_names: &BTreeSet<String>) -> Parsed {
+    let mut parsed = Parsed::default();
+    let warnings = &mut parsed.warnings;
     if content.starts_with("\u{feff}".as_bytes()) {
         warnings.push("line 1: the byte order mark counts as a part of the first token".to_owned());
     }
     for record in csv::records(content) {
-        let csv::Record { line, fields } = record?;
-        let [token, name, uid, rest @ ..] = &fields[..] else {
-            let found = fields.len();
-            return Err(format!(
-                "line {line}: at least 3 columns (token, user name, user uid) are needed, found {found}"
+        let read = record.and_then(|csv::Record { line, fields }| {
+            let mut warn = |warning: &str| warnings.push(format!("line {line}: {warning}"));
+            let user = user(&fields, &mut warn).map_err(|why| format!("line {line}: {why}"))?;
+            let Some(user) = user else { return Ok(()) };
+            odd_names(&user, allow_system_names, &mut warn);
+            let digest = Sha256::digest(&fields[0]).into();
+            if parsed.users.insert(digest, user).is_some() {
+                warn("the token of an earlier line; this one counts");
+            }
+            Ok(())
+        });
+        parsed.mistakes.extend(read.err());
+    }
+    parsed
+}
+
+/// The user of a record; none where it has no token.
+fn user(fields: &[Vec<u8>], warn: &mut impl FnMut(&str)) -> Result<Option<UserInfo>, String> {
+    let [token, name, uid, rest @ ..] = fields else {
+        let found = fields.len();
+        return Err(format!(
+            "at least 3 columns (token, user name, user uid) are needed, found {found}"
+        ));
+    };
+    if token.is_empty() {
+        warn("an empty token is nobody's");
+        return Ok(None);
+    }
+    if rest.len() > 1 {
+        warn("columns after the fourth mean nothing; a list of groups is quoted");
+    }
+    let text = |what: &str, bytes: &[u8]| match std::str::from_utf8(bytes) {
+        Ok(text) => Ok(text.to_owned()),
+        Err(_) => Err(format!("{what} is not UTF-8")),
+    };
+    let groups = match rest.first() {
+        Some(groups) => text("group", groups)?
+            .split(',')
+            .map(str::to_owned)
+            .collect(),
+        None => Vec::new(),
+    };
+    let user = UserInfo {
+        name: text("user name", name)?,
+        uid: text("uid", uid)?,
+        groups,
+        ..UserInfo::default()
+    };
+    user.check()?;
+    Ok(Some(user))
+}
+
+/// Names that are taken otherwise than they are written, or are seldom meant.
+fn odd_names(user: &UserInfo, allowed: &BTreeSet<String>, warn: &mut impl FnMut(&str)) {
+    const OWN: &str = "names that begin with \"system:\" are Kubernetes' own, and come from here only where allowSystemNames lists them";
+    if !may_come_from_outside(&user.name, allowed) {
+        warn(&format!(
+            "nobody has this token: user {:?}: {OWN}",
+            user.name
+        ));
+    }
+    for group in &user.groups {
+        if group.is_empty() {
+            warn(
+                "a group without a name, by a comma too many: it counts, as in kube-apiserver, and a role that lists the groups \
+                 to impersonate refuses its user",
+            );
+        } else if group == UNAUTHENTICATED {
+            warn(&format!(
+                "group {group:?} is left out: it is for who has no credential"
             ));
-        };
-        if token.is_empty() {
-            warnings.push(format!("line {line}: an empty token is nobody's"));
-            continue;
-        }
-        if rest.len() > 1 {
-            warnings.push(format!(
-                "line {line}: columns after the fourth mean nothing; a list of groups is quoted"
-            ));
-        }
-        let text = |what: &str, bytes: &[u8]| match std::str::from_utf8(bytes) {
-            Ok(text) => Ok(text.to_owned()),
-            Err(_) => Err(format!("line {line}: {what} is not UTF-8")),
-        };
-        let groups = match rest.first() {
-            Some(groups) => text("group", groups)?
-                .split(',')
-                .map(str::to_owned)
-                .collect(),
-            None => Vec::new(),
-        };
-        let user = UserInfo {
-            name: text("user name", name)?,
-            uid: text("uid", uid)?,
-            groups,
-            ..UserInfo::default()
-        };
-        user.check().map_err(|why| format!("line {line}: {why}"))?;
-        if users.insert(Sha256::digest(token).into(), user).is_some() {
-            warnings.push(format!(
-                "line {line}: the token of an earlier line; this one counts"
-            ));
+        } else if group != AUTHENTICATED && !may_come_from_outside(group, allowed) {
+            warn(&format!("group {group:?} is left out: {OWN}"));
         }
     }
-    Ok((users, warnings))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Who a user is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The group of everybody who was authenticated.
 pub const AUTHENTICATED: &str = "system:authenticated";
@@ -80,6 +80,12 @@ impl UserInfo {
         }
         Ok(())
     }
+}
+
+/// Whether a user or a group may be known by this name to who is no part of Kubernetes: none of its own, but those that are
+/// allowed.
+pub(crate) fn may_come_from_outside(name: &str, allowed: &BTreeSet<String>) -> bool {
+    !name.starts_with("system:") || allowed.contains(name)
 }
 
 fn travels(what: &str, text: &str) -> Result<(), String> {

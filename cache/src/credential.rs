@@ -1,6 +1,7 @@
 //! As whom the proxy speaks to a cluster.
 
 mod file;
+mod now;
 mod reads;
 mod source;
 

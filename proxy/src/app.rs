@@ -74,7 +74,8 @@ impl App {
     pub async fn start(read: ReadConfig) -> anyhow::Result<Self> {
         let config = read()?;
         let watched = Watched::new(&config);
-        let files = EntranceFiles::read(&config)?;
+        let mut warnings = config.warnings();
+        let files = EntranceFiles::read(&config, &mut warnings)?;
         telemetry::watch_panics();
         // kube asks for the process's default; it is there already when another proxy runs in this process.
         let _ = aws_lc_rs::default_provider().install_default();
@@ -213,6 +214,7 @@ impl App {
         } else if !config.counts_own_token() {
             tracing::info!("the kubeconfig has no credential: users bring their own");
         }
+        reload::warn(&warnings, &[]);
         let reload = Arc::new(Notify::new());
         let news = Arc::new(Notify::new());
         let surroundings = Surroundings {
@@ -227,6 +229,7 @@ impl App {
             limits,
             entrance,
             audit: audit.clone(),
+            warnings,
         };
         let reloader = Reloader::new(read, served, config, sources, found, running);
         tokio::spawn(reloader.run(watched, Arc::clone(&reload), news, draining.clone()));

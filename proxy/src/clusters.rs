@@ -12,7 +12,7 @@ use fleetcache_cache::kubeconfig;
 use self::contexts::Contexts;
 use crate::config::{Config, KubeconfigOrigin, KubeconfigSource, ListenAddress};
 
-pub use check::check_file;
+pub use check::{Checked, check_file};
 
 /// How to recognise this proxy among clusters.
 #[derive(Debug)]

@@ -11,6 +11,7 @@ pub(crate) mod names;
 mod section;
 mod sources;
 mod users;
+mod warnings;
 
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};

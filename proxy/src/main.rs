@@ -216,8 +216,12 @@ fn unwritten(path: &Path) -> String {
 }
 
 fn check(file: &Path) -> anyhow::Result<()> {
-    for warning in clusters::check_file(file, &env)? {
+    let checked = clusters::check_file(file, &env);
+    for warning in checked.warnings {
         let _ = writeln!(std::io::stderr(), "fleetcache: warning: {warning}");
+    }
+    if !checked.mistakes.0.is_empty() {
+        return Err(checked.mistakes.into());
     }
     writeln!(std::io::stdout(), "{}: no mistakes", file.display()).context("cannot print")
 }

@@ -107,6 +107,8 @@ pub struct Reloader {
     limits: Arc<Limits>,
     entrance: Entrance,
     audit: Audit,
+    /// What was warned of last.
+    warnings: Vec<String>,
 }
 
 /// What runs, and is told of changes.
@@ -121,6 +123,8 @@ pub struct Running {
     pub entrance: Entrance,
     /// Who asked for what.
     pub audit: Audit,
+    /// What the configuration was warned of at the start.
+    pub warnings: Vec<String>,
 }
 
 /// What another configuration replaces, if that went well.
@@ -128,6 +132,7 @@ struct Replaced {
     entrance: Option<Made>,
     /// What the audit log is written to from now on, where that is something else than before.
     audit: Option<Option<Output>>,
+    warnings: Vec<String>,
 }
 
 /// Why there is something to do.
@@ -167,6 +172,7 @@ impl Reloader {
             limits,
             entrance,
             audit,
+            warnings,
         } = running;
         Self {
             read_config,
@@ -179,6 +185,7 @@ impl Reloader {
             limits,
             entrance,
             audit,
+            warnings,
         }
     }
 
@@ -239,15 +246,17 @@ impl Reloader {
     /// were.
     fn reload(&mut self, again: bool) {
         match self.read() {
-            Ok((config, found, Replaced { entrance, audit })) => {
-                if let Some(output) = audit
+            Ok((config, found, replaced)) => {
+                if let Some(output) = replaced.audit
                     && let Err(error) = self.audit.write_to(output)
                 {
                     tracing::error!(%error, "audit log not written: no thread");
                 }
                 self.sources.configure(&config, found);
                 self.sources.look(again);
-                self.apply(config, entrance, changes::RELOADED);
+                self.apply(config, replaced.entrance, changes::RELOADED);
+                warn(&replaced.warnings, &self.warnings);
+                self.warnings = replaced.warnings;
             }
             Err(refused) => {
                 if let Some(why) = refused.of_kubeconfigs() {
@@ -267,13 +276,19 @@ impl Reloader {
             let config = (self.read_config)().map_err(Refused::Mistakes)?;
             let before = watched::contents(&config);
             let found = self.load(&config);
-            let files = EntranceFiles::read(&config);
+            let mut warnings = config.warnings();
+            let files = EntranceFiles::read(&config, &mut warnings);
             if watched::contents(&config) == before {
                 let found = found?;
                 let files = files.map_err(Refused::Mistakes)?;
                 let entrance = self.entrance(&config, files).map_err(Refused::Mistakes)?;
                 let audit = self.audit_output(&config).map_err(Refused::Mistakes)?;
-                return Ok((config, found, Replaced { entrance, audit }));
+                let replaced = Replaced {
+                    entrance,
+                    audit,
+                    warnings,
+                };
+                return Ok((config, found, replaced));
             }
         }
         let moving = "the files change whenever they are read".to_owned();
@@ -369,6 +384,13 @@ impl Reloader {
         }
         (self.config, self.clusters) = (config, now);
         changes.log(headline, self.clusters.len());
+    }
+}
+
+/// Tells what a configuration says that may not be meant, but for what was told before.
+pub fn warn(warnings: &[String], before: &[String]) {
+    for warning in warnings.iter().filter(|it| !before.contains(it)) {
+        tracing::warn!(warning, "the configuration may not say what is meant");
     }
 }
 

@@ -250,8 +250,8 @@ impl Sources {
 /// What a look into a directory finds.
 #[derive(Debug)]
 pub struct Looked {
-    /// The names of the clusters that can be served; none where the directory cannot be read.
-    pub clusters: Option<Vec<String>>,
+    /// The clusters that can be served; none where the directory cannot be read.
+    pub clusters: Option<Vec<ClusterConfig>>,
     /// What is wrong with it or in it, one sentence each.
     pub troubles: Vec<String>,
 }
@@ -263,14 +263,14 @@ pub fn look_into(path: &Path, itself: &Itself<'_>) -> Looked {
     let known = without_itself(directory.known(), itself);
     let mut troubles = [known.troubles, known.rejected].concat();
     let clusters = known.clusters.map(|candidates| {
-        let mut names = Vec::new();
+        let mut usable = Vec::new();
         for candidate in candidates {
             match candidate.cluster {
-                Ok(cluster) => names.push(cluster.name),
+                Ok(cluster) => usable.push(cluster),
                 Err(unusable) => troubles.extend(unusable.reason),
             }
         }
-        names
+        usable
     });
     Looked { clusters, troubles }
 }

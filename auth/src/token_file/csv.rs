@@ -9,21 +9,13 @@ pub(super) struct Record {
     pub(super) fields: Vec<Vec<u8>>,
 }
 
-/// All records. Empty lines are none; after an error there is nothing more.
+/// All records. Empty lines are none. After an error it goes on with the next line, so that all errors can be told.
 pub(super) fn records(content: &[u8]) -> impl Iterator<Item = Result<Record, String>> {
     let mut reader = Reader {
         rest: content,
         line: 0,
     };
-    let mut failed = false;
-    std::iter::from_fn(move || {
-        if failed {
-            return None;
-        }
-        let record = reader.record().transpose();
-        failed = matches!(record, Some(Err(_)));
-        record
-    })
+    std::iter::from_fn(move || reader.record().transpose())
 }
 
 struct Reader<'a> {

@@ -333,7 +333,7 @@ fn refresh_time(expires: Timestamp) -> Instant {
     Instant::now() + left.saturating_sub(ahead).max(EXEC_MIN_INTERVAL)
 }
 
-fn bearer(token: &str) -> Result<HeaderValue, CredentialError> {
+pub(super) fn bearer(token: &str) -> Result<HeaderValue, CredentialError> {
     let mut value = HeaderValue::try_from(format!("Bearer {token}")).map_err(|_| not_a_header())?;
     value.set_sensitive(true);
     Ok(value)

@@ -1,8 +1,9 @@
 //! `fleetcache config check`: what `serve` would find wrong, and what it would leave out.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use fleetcache_cache::cluster_config::ClusterConfig;
 use fleetcache_cache::kubeconfig;
 
 use super::{ClustersError, Itself, Subject, find, read};
@@ -12,25 +13,36 @@ use crate::config::{Config, Environment, KubeconfigOrigin, Mistakes};
 use crate::entrance::EntranceFiles;
 use crate::{sources, state_dir};
 
-/// Lists every mistake of a configuration file and of the kubeconfig files that it names. What is no mistake but may be
-/// none that was meant is returned, one line each.
-///
-/// # Errors
-/// The mistakes.
-pub fn check_file(path: &Path, env: Environment<'_>) -> Result<Vec<String>, Mistakes> {
+/// What there is to say of a configuration file.
+#[derive(Debug, Default)]
+pub struct Checked {
+    /// Every mistake of it and of the files that it names.
+    pub mistakes: Mistakes,
+    /// What is no mistake but may not be meant, one line each.
+    pub warnings: Vec<String>,
+}
+
+/// Finds every mistake of a configuration file and of the files that it names.
+pub fn check_file(path: &Path, env: Environment<'_>) -> Checked {
     let args = ServeArgs {
         config: Some(path.to_owned()),
         ..ServeArgs::default()
     };
-    let config = Config::from_args(&args, env)?;
+    let config = match Config::from_args(&args, env) {
+        Ok(config) => config,
+        Err(mistakes) => {
+            let warnings = Vec::new();
+            return Checked { mistakes, warnings };
+        }
+    };
     let mut mistakes = Mistakes::default();
-    let mut warnings = Vec::new();
+    let mut warnings = config.warnings();
     let at = |key: &str| format!("{}: {key}", path.display());
     if config.state_dir.exists() && !config.state_dir.is_dir() {
         let problem = format!("{} is not a directory", config.state_dir.display());
         mistakes.add(at("stateDir"), problem);
     }
-    if let Err(mut found) = EntranceFiles::read(&config) {
+    if let Err(mut found) = EntranceFiles::read(&config, &mut warnings) {
         mistakes.0.append(&mut found.0);
     }
     if let Err(mut found) = audit::check(&config) {
@@ -42,11 +54,7 @@ pub fn check_file(path: &Path, env: Environment<'_>) -> Result<Vec<String>, Mist
     if are_named || config.sources.is_live() {
         kubeconfigs(&config, &at, &mut mistakes, &mut warnings);
     }
-    if mistakes.0.is_empty() {
-        Ok(warnings)
-    } else {
-        Err(mistakes)
-    }
+    Checked { mistakes, warnings }
 }
 
 fn kubeconfigs(
@@ -87,6 +95,15 @@ fn kubeconfigs(
                 Some(i) => mistakes.add(at(&format!("{source}.contexts[{i}]")), rejected.reason),
                 None => warnings.push(format!("{}: not served: {}", at(&source), rejected.reason)),
             },
+        }
+    }
+    for cluster in &found.clusters {
+        let is_of_it = |path: &PathBuf| path.display().to_string() == cluster.source.name;
+        let mut sources = config.sources.kubeconfigs.iter();
+        let source = sources.position(|it| it.paths.iter().any(is_of_it));
+        let key = format!("clusters.kubeconfigs[{}]", source.unwrap_or_default());
+        for trouble in without_credential(cluster) {
+            mistakes.add(at(&key), trouble);
         }
     }
     let mut names: BTreeSet<_> = found.clusters.into_iter().map(|it| it.name).collect();
@@ -131,7 +148,12 @@ fn others(
             Some(_) => "clusters.directory",
             None => "clusters.directory.path",
         };
-        names.extend(looked.clusters.into_iter().flatten());
+        for cluster in looked.clusters.into_iter().flatten() {
+            for trouble in without_credential(&cluster) {
+                warnings.push(format!("{}: {trouble}", at(key)));
+            }
+            names.insert(cluster.name);
+        }
         for trouble in looked.troubles {
             warnings.push(format!("{}: not served: {trouble}", at(key)));
         }
@@ -140,10 +162,22 @@ fn others(
         ("clusterAPI", &sources.cluster_api),
         ("secrets", &sources.secrets),
     ] {
-        if let Some(it) = management
-            && let Err(problem) = kubeconfig::from_file(&it.kubeconfig, it.context.as_deref(), key)
-        {
+        let Some(it) = management else { continue };
+        let read = kubeconfig::from_file(&it.kubeconfig, it.context.as_deref(), key);
+        let problems = match read {
+            Ok(cluster) => without_credential(&cluster),
+            Err(problem) => vec![problem],
+        };
+        for problem in problems {
             mistakes.add(at(&format!("clusters.{key}.kubeconfig")), problem);
         }
     }
+}
+
+/// Why requests to a cluster would be answered 503: it is served, and the files that its kubeconfig names for its credential
+/// hold none.
+fn without_credential(cluster: &ClusterConfig) -> Vec<String> {
+    let of = format!("{}: context {:?}", cluster.source.name, cluster.context);
+    let troubles = cluster.credential.troubles().into_iter();
+    troubles.map(|trouble| format!("{of}: {trouble}")).collect()
 }

@@ -168,22 +168,15 @@ fn every_mistake_of_a_configuration_is_told_with_its_path() {
         folder.write("fleetcache.yaml", &text);
         let path = folder.path("fleetcache.yaml");
         let found = check_file(&path, &|name| (name == "HOME").then(|| "/home/a".into()));
-        let (found, expect) = match found {
-            Ok(found) => (found, warnings),
-            Err(found) => (
-                found.to_string().lines().map(str::to_owned).collect(),
-                mistakes,
-            ),
-        };
-        let shorter = |line: &String| {
+        let shorter = |line: &str| {
             let folder = format!("{}/", folder.0.path().display());
             line.replace(&folder, "").replace("fleetcache.yaml: ", "")
         };
-        assert_eq!(
-            found.iter().map(shorter).collect::<Vec<_>>(),
-            expect,
-            "{rest}"
-        );
+        let told = found.mistakes.to_string();
+        let told: Vec<_> = told.lines().map(shorter).collect();
+        assert_eq!(told, mistakes, "{rest}");
+        let told: Vec<_> = found.warnings.iter().map(|it| shorter(it)).collect();
+        assert_eq!(told, warnings, "{rest}");
     };
     check("", &[], &[]);
     check("clusters: { kubeconfigs: [ { path: good } ] }", &[], &[]);
@@ -236,6 +229,42 @@ fn every_mistake_of_a_configuration_is_told_with_its_path() {
         ],
         &[],
     );
+    // Served, and nobody could be shown anything.
+    let user = |user: &str| kubeconfig(&["a", "b"]).replace(r#""token":"t""#, user);
+    folder.write("token", "t");
+    folder.write("by-file", &user(r#""tokenFile":"token""#));
+    folder.write("no-token", &user(r#""tokenFile":"none""#));
+    let files = r#""client-certificate":"none.crt","client-key":"none.key""#;
+    folder.write("no-certificate", &user(files));
+    let away = "cannot be read: No such file or directory (os error 2)";
+    let no_token = |context: &str| format!("no-token: context {context:?}: tokenFile none {away}");
+    check(
+        "clusters: { kubeconfigs: [ { path: by-file, contexts: [b] }, { path: no-token, contexts: [a] } ], secrets: { kubeconfig: \
+         no-certificate, context: a, labelSelector: a } }",
+        &[
+            &format!("clusters.kubeconfigs[1]: {}", no_token("a")),
+            &format!(
+                "clusters.secrets.kubeconfig: no-certificate: context \"a\": client-certificate none.crt {away}"
+            ),
+            &format!(
+                "clusters.secrets.kubeconfig: no-certificate: context \"a\": client-key none.key {away}"
+            ),
+        ],
+        &[],
+    );
+    std::fs::create_dir(folder.path("e")).unwrap();
+    let one = user(r#""tokenFile":"../none""#);
+    folder.write(
+        "e/x.kubeconfig",
+        &one.replace(r#""kind""#, r#""current-context":"a","kind""#),
+    );
+    check(
+        "clusters: { directory: { path: e } }",
+        &[],
+        &[&format!(
+            "clusters.directory: e/x.kubeconfig: context \"a\": tokenFile e/../none {away}"
+        )],
+    );
     std::fs::create_dir(folder.path("d")).unwrap();
     folder.write("d/x.kubeconfig", &kubeconfig(&["a"]));
     folder.write("d/z.kubeconfig", "contexts: [");
@@ -260,7 +289,9 @@ fn every_mistake_of_a_configuration_is_told_with_its_path() {
             "clusters.clusterAPI.kubeconfig: missing: it cannot be read: No such file or directory (os error 2); check the path and its permissions",
             "clusters.secrets.kubeconfig: good: it has no context \"c\"; name one of [\"a\", \"b\"]",
         ],
-        &[],
+        &[
+            "clusters.directory.path: not served: none: it cannot be read: No such file or directory (os error 2); check the path and its permissions",
+        ],
     );
     check(
         "clusters: { directory: { path: none } }",

@@ -28,11 +28,11 @@ struct Reader<'a> {
 }
 
 impl EntranceFiles {
-    /// Reads those of a configuration. Asks nobody.
+    /// Reads those of a configuration, and adds what is no mistake in them but may not be meant. Asks nobody.
     ///
     /// # Errors
     /// Every mistake in them.
-    pub fn read(config: &Config) -> Result<Self, Mistakes> {
+    pub fn read(config: &Config, warnings: &mut Vec<String>) -> Result<Self, Mistakes> {
         let mut reader = Reader {
             config,
             mistakes: Mistakes::default(),
@@ -53,11 +53,15 @@ impl EntranceFiles {
         });
         let client_ca = tls.client_ca.as_deref();
         let client_ca = reader.file("tls.clientCAFile", client_ca, |pem| {
-            ClientCertificates::new(pem).map_err(one)
+            ClientCertificates::new(pem).map_err(|problem| vec![problem])
         });
-        let token_file = authentication.token_file.as_deref();
-        let token_file = reader.file("authentication.tokenFile", token_file, |content| {
-            TokenFile::new(content).map_err(one)
+        let path = authentication.token_file.as_deref();
+        let token_file = reader.file("authentication.tokenFile", path, |content| {
+            let odd = TokenFile::warnings(content, &authentication.allow_system_names);
+            let path = path.unwrap_or_else(|| Path::new("")).display();
+            let tell = |odd| config.warning("authentication.tokenFile", &format!("{path}: {odd}"));
+            warnings.extend(odd.into_iter().map(tell));
+            TokenFile::new(content)
         });
         let issuers = authentication.config_file.as_deref();
         let issuers = reader.file("authentication.configFile", issuers, |content| {
@@ -123,8 +127,4 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Vec<String>>
 
 fn no(what: &str) -> Vec<String> {
     vec![format!("no {what}")]
-}
-
-fn one(problem: String) -> Vec<String> {
-    vec![problem]
 }

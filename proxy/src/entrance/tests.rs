@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::args::ServeArgs;
-use crate::clusters::check_file;
+use crate::clusters::{Checked, check_file};
 use crate::state_dir::StateDir;
 
 type Issuer = CertifiedIssuer<'static, KeyPair>;
@@ -56,26 +56,33 @@ impl Files {
         let state = StateDir::open(&self.0.path().join("state")).unwrap();
         let own = state.certificates(&[]).unwrap();
         let config = self.config();
-        let files = EntranceFiles::read(&config).unwrap();
+        let files = EntranceFiles::read(&config, &mut Vec::new()).unwrap();
         Entrance::new(own, OWN.to_owned(), &config, files).unwrap()
     }
 
     /// What `config check` says, without the path of the file.
     fn mistakes(&self) -> Vec<String> {
-        let told = check_file(&self.path(), &|name| {
-            (name == "HOME").then(|| "/nowhere".into())
-        });
-        let prefix = format!("{}: ", self.path().display());
-        let told = told.err().unwrap_or_default().0.into_iter();
-        told.map(|it| format!("{}: {}", it.path.strip_prefix(&prefix).unwrap(), it.problem))
+        let told = self.checked().mistakes.0.into_iter();
+        told.map(|it| self.without_path(&format!("{}: {}", it.path, it.problem)))
             .collect()
+    }
+
+    fn checked(&self) -> Checked {
+        check_file(&self.path(), &|name| {
+            (name == "HOME").then(|| "/nowhere".into())
+        })
+    }
+
+    fn without_path(&self, text: &str) -> String {
+        let prefix = format!("{}: ", self.path().display());
+        text.strip_prefix(&prefix).unwrap().to_owned()
     }
 }
 
 /// Takes over what the files hold now; whether anything is different.
 fn reload(entrance: &mut Entrance, files: &Files) -> bool {
     let config = files.config();
-    let read = EntranceFiles::read(&config).unwrap();
+    let read = EntranceFiles::read(&config, &mut Vec::new()).unwrap();
     let made = entrance.prepare(&config, read).unwrap();
     let is_different = made.is_some();
     made.into_iter().for_each(|made| entrance.replace(made));
@@ -210,13 +217,13 @@ fn every_mistake_in_the_files_is_told() {
     for name in ["tls.crt", "tls.key", "clients.crt"] {
         files.write(name, "");
     }
-    files.write("tokens.csv", "t1,alice,1\nt2\n");
+    files.write("tokens.csv", "t1,alice,1,\nt2\nt3,,\n");
     files.write(
         "issuers.yaml",
         "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\nanonymous: {}\njwt: [ {} ]\n",
     );
     let mistakes = files.mistakes();
-    let [certificate, key, clients, tokens, issuers @ ..] = &mistakes[..] else {
+    let [certificate, key, clients, tokens, others, issuers @ ..] = &mistakes[..] else {
         panic!("{mistakes:?}");
     };
     let told = |key: &str, name: &str, problem: &str| format!("{key}: {}: {problem}", at(name));
@@ -236,6 +243,21 @@ fn every_mistake_in_the_files_is_told() {
     assert_eq!(
         *tokens,
         told("authentication.tokenFile", "tokens.csv", line)
+    );
+    assert_eq!(
+        *others,
+        told(
+            "authentication.tokenFile",
+            "tokens.csv",
+            "line 3: the user has no name"
+        )
+    );
+    // Beside the mistakes, too.
+    let warnings = files.checked().warnings;
+    let odd = told("authentication.tokenFile", "tokens.csv", "line 1: a group ");
+    assert!(
+        warnings.len() == 1 && files.without_path(&warnings[0]).starts_with(&odd),
+        "{warnings:?}"
     );
     let of_issuers = format!("authentication.configFile: {}: ", at("issuers.yaml"));
     assert!(issuers.len() > 2, "each: {issuers:?}");

@@ -67,7 +67,8 @@ impl Proxy {
         limits.set(found.keys().map(|it| (it.clone(), config.settings(it))));
         let state = state_dir::StateDir::open(&dir.path().join("state")).unwrap();
         let certificates = state.certificates(&[]).unwrap();
-        let files = EntranceFiles::read(&config).unwrap();
+        let mut warnings = config.warnings();
+        let files = EntranceFiles::read(&config, &mut warnings).unwrap();
         let entrance = Entrance::new(certificates, "t0ken".to_owned(), &config, files).unwrap();
         let read = Box::new(read);
         let running = Running {
@@ -76,6 +77,7 @@ impl Proxy {
             limits,
             entrance,
             audit: Audit::new(&Arc::default()),
+            warnings,
         };
         Self {
             reloader: Reloader::new(read, served, config, sources, found, running),

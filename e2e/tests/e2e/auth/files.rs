@@ -176,6 +176,35 @@ async fn users_follow_the_files_and_a_broken_one_changes_nothing() {
 }
 
 #[tokio::test]
+async fn what_may_not_be_meant_is_warned_of_once() {
+    const WARNED: &str = "the configuration may not say what is meant";
+    let rest = "authentication: { tokenFile: tokens.csv }\n";
+    let odd = "t1,alice,1,\nt2,system:admin,2\n";
+    let changing = Changing::start(rest, &[("tokens.csv", odd)]).await;
+    let said = |text: &str| changing.proxy.log().matches(text).count();
+    changing.logged(2, WARNED).await;
+    let path = changing.files.path().join("tokens.csv");
+    for text in [
+        "line 1: a group without a name",
+        "line 2: nobody has this token: user \\\"system:admin\\\"",
+    ] {
+        let text = format!("authentication.tokenFile: {}: {text}", path.display());
+        changing.logged(1, &text).await;
+    }
+    changing.until(&token("t2"), false).await;
+    changing.write("tokens.csv", "t1,alice,1,\nt3,bob,3,system:masters\n");
+    changing.until(&token("t3"), true).await;
+    changing
+        .logged(1, "line 2: group \\\"system:masters\\\" is left out")
+        .await;
+    changing.configure(&format!("{rest}authorization: {{ mode: AlwaysAllow }}\n"));
+    changing
+        .logged(1, "authorization.mode: \\\"AlwaysAllow\\\"")
+        .await;
+    assert_eq!(said(WARNED), 4);
+}
+
+#[tokio::test]
 async fn the_serving_certificate_is_replaced_for_connections_that_come() {
     let changing = Changing::start("", &[]).await;
     let own = changing.proxy.root().unwrap().credential;

@@ -16,6 +16,31 @@ async fn mistakes_are_told_before_the_start() {
         text.starts_with("fleetcache: 2 mistakes in the configuration\n"),
         "{text}"
     );
+    // All that there is to say of the files it names, beside the mistakes too.
+    let tokens = changing.files.path().join("tokens.csv");
+    std::fs::write(&tokens, "t1,alice,1,\nt2\nt3,system:admin,3\nt4,,\n").unwrap();
+    changing.configure(&format!(
+        "authentication: {{ tokenFile: {} }}",
+        tokens.display()
+    ));
+    let (code, text) = fleetcache(&["config", "check", path]).await;
+    assert_eq!(code, Some(2), "{text}");
+    let at = format!(
+        "{path}: authentication.tokenFile: {}: line",
+        tokens.display()
+    );
+    for line in [
+        format!("fleetcache: warning: {at} 1: a group without a name"),
+        format!("fleetcache: warning: {at} 3: nobody has this token"),
+        "fleetcache: 2 mistakes in the configuration".to_owned(),
+        format!("{at} 2: at least 3 columns"),
+        format!("{at} 4: the user has no name"),
+    ] {
+        assert!(
+            text.lines().any(|it| it.starts_with(&line)),
+            "{line}: {text}"
+        );
+    }
     changing.configure("");
     std::fs::remove_file(changing.kubeconfig()).unwrap();
     let (code, text) = fleetcache(&["config", "check", path]).await;

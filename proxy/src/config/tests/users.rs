@@ -204,3 +204,54 @@ fn nobody_needs_a_credential_only_where_nobody_else_comes() {
         assert_eq!(on(listen).unwrap_err(), expect);
     }
 }
+
+#[test]
+fn what_may_not_be_meant_is_told() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("config.yaml");
+    let check = |rest: &str, expect: &[(&str, &str)]| {
+        std::fs::write(&path, document(rest)).unwrap();
+        let args = ServeArgs {
+            config: Some(path.clone()),
+            state_dir: Some("/s".into()),
+            ..ServeArgs::default()
+        };
+        let warnings = from_args(&args, &[("HOME", "/home/a")]).unwrap().warnings();
+        let told = |(warning, (key, text)): (&String, &(&str, &str))| {
+            warning.starts_with(&format!("{}: {key}: ", path.display())) && warning.contains(text)
+        };
+        let are_told = warnings.iter().zip(expect).all(told);
+        assert!(
+            are_told && warnings.len() == expect.len(),
+            "{rest}: {warnings:?}"
+        );
+    };
+    const TOKENS: &str = "authentication: { tokenFile: t }\n";
+    let with_tokens = |rest: &str| format!("{TOKENS}{rest}");
+    check(TOKENS, &[]);
+    check("authorization: { mode: AlwaysAllow }", &[]);
+    check(
+        &with_tokens("authorization: { mode: AlwaysAllow }"),
+        &[(
+            "authorization.mode",
+            "every user may read all that is in memory",
+        )],
+    );
+    check(
+        "authentication: { configFile: c }\ndefaults: { identity: token }",
+        &[],
+    );
+    check(
+        &with_tokens(
+            "defaults: { identity: token }\noverrides: [ { cluster: a }, { cluster: b, identity: token } ]",
+        ),
+        &[
+            ("defaults.identity", "is refused all else (401)"),
+            ("overrides[1].identity", "is refused all else (401)"),
+        ],
+    );
+    check(
+        "tls: { clientCAFile: c }\ndefaults: { identity: token }",
+        &[("defaults.identity", "TokenNeeded")],
+    );
+}
