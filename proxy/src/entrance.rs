@@ -4,6 +4,7 @@
 mod files;
 mod serving;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -47,8 +48,8 @@ pub struct Entrance {
 
 /// What was made of a configuration.
 pub struct Made {
-    /// Of what the files held.
-    hash: u64,
+    /// Of what the files held, by their keys.
+    hashes: BTreeMap<&'static str, u64>,
     said: AuthenticationConfig,
     tls: Arc<ServerConfig>,
     chain: Vec<CertificateDer<'static>>,
@@ -100,12 +101,20 @@ impl Entrance {
     /// What stands in the way.
     pub fn prepare(&self, config: &Config, files: EntranceFiles) -> Result<Option<Made>, Mistakes> {
         let before = &self.made_of;
-        if files.hash == before.hash && config.authentication == before.said {
+        if files.hashes == before.hashes && config.authentication == before.said {
             return Ok(None);
         }
         let (own, token, clusters) = (&self.own, &self.token, &self.clusters);
         let made = make(own, token, clusters, config, files, Some(before))?;
         Ok(Some(made))
+    }
+
+    /// The keys whose files hold something else than those in force.
+    pub fn changed_files(&self, made: &Made) -> Vec<String> {
+        let before = &self.made_of.hashes;
+        let is_other = |(key, hash): &(&&str, &u64)| before.get(*key).is_some_and(|it| it != *hash);
+        let changed = made.hashes.iter().filter(is_other);
+        changed.map(|(key, _)| (*key).to_owned()).collect()
     }
 
     /// From now on this is in force: for the next connection, and the next request on those that are there.
@@ -139,7 +148,7 @@ fn make(
         client_ca,
         token_file,
         issuers,
-        hash,
+        hashes,
     } = files;
     let (chain, key) = match &serving {
         Some((chain, key)) => (chain, key),
@@ -172,7 +181,7 @@ fn make(
     let own_tokens = own_tokens.then(|| clusters.own_tokens());
     let authentication = Authentication::new(authenticator, own_tokens);
     Ok(Made {
-        hash,
+        hashes,
         said: said.clone(),
         tls,
         chain: chain.clone(),

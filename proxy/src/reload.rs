@@ -24,6 +24,7 @@ use crate::sources::{Entry, Sources};
 use crate::state_dir;
 
 mod changes;
+mod keys;
 mod watched;
 
 use changes::Changes;
@@ -337,7 +338,9 @@ impl Reloader {
         let itself = self.served.itself();
         let now = self.sources.clusters(&config, &itself, &self.clusters);
         let mut changes = Changes::of(&self.config, &config, &self.clusters, &now);
-        changes.users = entrance.is_some();
+        if let Some(made) = &entrance {
+            changes.files = self.entrance.changed_files(made);
+        }
         for (key, before, now) in changes.needs_restart() {
             tracing::warn!(key, in_force = before, configured = now, "needs a restart");
         }
@@ -363,12 +366,12 @@ impl Reloader {
         if let Some(entrance) = entrance {
             self.entrance.replace(entrance);
         }
-        if changes.cache {
+        if self.config.informers() != config.informers() {
             self.fleet.reconfigure(config.informers());
         }
-        if changes.connections {
-            self.cache
-                .set_max_connecting(config.connections.max_concurrent);
+        let max_connecting = config.connections.max_concurrent;
+        if self.config.connections.max_concurrent != max_connecting {
+            self.cache.set_max_connecting(max_connecting);
         }
         for name in &changes.added {
             log_name(&now[name].cluster);

@@ -289,8 +289,8 @@ async fn what_is_kept_follows_the_configuration() {
             1,
             &[
                 "configuration reloaded",
-                "\"cache\":true",
-                "\"settings\":\"alpha\"",
+                "\"keys\":\"defaults.requestTimeout, resources\"",
+                "\"files\":\"-\"",
             ],
         )
         .await;

@@ -1,5 +1,6 @@
 //! The files that `tls` and `authentication` name.
 
+use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::Path;
 
@@ -17,14 +18,14 @@ pub struct EntranceFiles {
     pub(super) client_ca: Option<ClientCertificates>,
     pub(super) token_file: Option<TokenFile>,
     pub(super) issuers: Option<AuthenticationConfiguration>,
-    /// Of all that is in them: no token and no key stays in memory to be compared with.
-    pub(super) hash: u64,
+    /// Of all that is in them, by their keys: no token and no key stays in memory to be compared with.
+    pub(super) hashes: BTreeMap<&'static str, u64>,
 }
 
 struct Reader<'a> {
     config: &'a Config,
     mistakes: Mistakes,
-    hasher: DefaultHasher,
+    hashes: BTreeMap<&'static str, u64>,
 }
 
 impl EntranceFiles {
@@ -36,7 +37,7 @@ impl EntranceFiles {
         let mut reader = Reader {
             config,
             mistakes: Mistakes::default(),
-            hasher: DefaultHasher::new(),
+            hashes: BTreeMap::new(),
         };
         let (tls, authentication) = (&config.tls, &config.authentication);
         let serving = tls.serving.as_ref().and_then(|files| {
@@ -77,7 +78,7 @@ impl EntranceFiles {
             client_ca,
             token_file,
             issuers,
-            hash: reader.hasher.finish(),
+            hashes: reader.hashes,
         })
     }
 }
@@ -86,17 +87,17 @@ impl Reader<'_> {
     /// What the file of that key holds; none where there is no such key, or with a mistake.
     fn file<T>(
         &mut self,
-        key: &str,
+        key: &'static str,
         path: Option<&Path>,
         parse: impl FnOnce(&[u8]) -> Result<T, Vec<String>>,
     ) -> Option<T> {
-        // That there is none is told apart from that it is empty.
-        path.is_some().hash(&mut self.hasher);
         let path = path?;
         let read = bounded_file::read(path, bounded_file::LARGE);
         let content = read.map_err(|error| vec![format!("it cannot be read: {error}")]);
         let parsed = content.and_then(|content| {
-            content.hash(&mut self.hasher);
+            let mut hasher = DefaultHasher::new();
+            content.hash(&mut hasher);
+            self.hashes.insert(key, hasher.finish());
             parse(&content)
         });
         match parsed {

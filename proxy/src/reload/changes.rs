@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::keys;
 use crate::clusters::FEW;
 use crate::config::Config;
 use crate::sources::Entry;
@@ -23,16 +24,10 @@ pub(super) struct Changes {
     pub(super) updated: BTreeSet<String>,
     /// Clusters of which it only changed whether what their source says is accepted, which is told where it is found.
     pub(super) judged: BTreeSet<String>,
-    /// Clusters whose requests are treated otherwise.
-    settings: BTreeSet<String>,
-    /// What informers are told.
-    pub(super) cache: bool,
-    /// How many connects are in flight at once.
-    pub(super) connections: bool,
-    /// What TLS is served with, and how users are known.
-    pub(super) users: bool,
-    /// Where the audit log goes.
-    audit: bool,
+    /// Keys of the configuration that say something else.
+    keys: Vec<String>,
+    /// Keys whose files hold something else.
+    pub(super) files: Vec<String>,
     needs_restart: Vec<(&'static str, String, String)>,
 }
 
@@ -44,9 +39,7 @@ impl Changes {
         clusters_now: &BTreeMap<String, Entry>,
     ) -> Self {
         let mut changes = Self {
-            cache: before.informers() != now.informers(),
-            connections: before.connections.max_concurrent != now.connections.max_concurrent,
-            audit: before.audit != now.audit,
+            keys: keys::different(before, now),
             ..Self::default()
         };
         let names = clusters_before.keys().chain(clusters_now.keys());
@@ -62,9 +55,6 @@ impl Changes {
                         true => &mut changes.judged,
                         false => &mut changes.updated,
                     }
-                }
-                (Some(_), Some(_)) if before.settings(name) != now.settings(name) => {
-                    &mut changes.settings
                 }
                 (Some(_), Some(_)) => continue,
             };
@@ -98,16 +88,13 @@ impl Changes {
             removed,
             replaced,
             updated,
-            settings,
-            cache,
-            connections,
-            users,
-            audit,
+            keys,
+            files,
             judged: _,
             needs_restart: _,
         } = self;
-        let names = [added, removed, replaced, updated, settings];
-        names.iter().all(|it| it.is_empty()) && !cache && !connections && !users && !audit
+        let clusters = [added, removed, replaced, updated];
+        clusters.iter().all(|it| it.is_empty()) && keys.is_empty() && files.is_empty()
     }
 
     /// One line that says what is different now, if anything is or a configuration was read.
@@ -122,11 +109,8 @@ impl Changes {
             added = listed(&self.added),
             removed = listed(&self.removed),
             changed = listed(self.replaced.union(&self.updated)),
-            settings = listed(&self.settings),
-            cache = self.cache,
-            connections = self.connections,
-            users = self.users,
-            audit = self.audit,
+            keys = listed(&self.keys),
+            files = listed(&self.files),
             clusters,
             "{headline}"
         );

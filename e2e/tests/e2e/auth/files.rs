@@ -197,10 +197,18 @@ async fn what_may_not_be_meant_is_warned_of_once() {
     changing
         .logged(1, "line 2: group \\\"system:masters\\\" is left out")
         .await;
-    changing.configure(&format!("{rest}authorization: {{ mode: AlwaysAllow }}\n"));
+    // And what was changed.
+    changing
+        .logged(1, "\"keys\":\"-\",\"files\":\"authentication.tokenFile\"")
+        .await;
+    let readers = "authorization: { mode: AlwaysAllow, fleetReaders: { users: [bob] } }\n";
+    changing.configure(&format!("{rest}{readers}"));
     changing
         .logged(1, "authorization.mode: \\\"AlwaysAllow\\\"")
         .await;
+    let keys = "\"keys\":\"authorization.mode, authorization.fleetReaders\",\"files\":\"-\"";
+    changing.logged(1, keys).await;
+    assert_eq!(said("nothing is different"), 0);
     assert_eq!(said(WARNED), 4);
 }
 
