@@ -1,9 +1,11 @@
 //! Each object as a real kube-apiserver takes it, with its admission of pods.
 
+use std::collections::BTreeSet;
 use std::process::Command;
 
 use fleetcache_e2e::binaries;
 use fleetcache_e2e::control_plane::User;
+use fleetcache_e2e::least_privilege::cluster_role;
 use serde_json::{Value, json};
 
 use super::files::{Files, repository};
@@ -38,7 +40,7 @@ async fn a_real_server_accepts_every_object() {
     let applied = kubectl.run_with_input(&apply, &namespace).await.unwrap();
     applied.ok().unwrap();
 
-    let mut kinds = std::collections::BTreeSet::new();
+    let mut kinds = BTreeSet::new();
     for folder in [
         "base",
         "replicated",
@@ -143,4 +145,54 @@ async fn the_role_of_the_proxys_account_is_the_one_that_is_printed() {
     let path = repository().join("deploy/workload-cluster/cluster-role.yaml");
     let shipped = std::fs::read_to_string(path).unwrap();
     assert_eq!(String::from_utf8(printed.stdout).unwrap(), shipped);
+}
+
+/// The docs also make an account with its rights by hand, and the pod has one in the cluster that it runs in.
+#[tokio::test]
+async fn what_is_made_by_hand_is_left_as_it_is() {
+    let plane = management().await;
+    let files = Files::new(&plane.context(User::Bob).unwrap());
+    let kubectl = plane.kubectl().await.unwrap();
+    let apply = [
+        "apply",
+        "--server-side",
+        "--force-conflicts",
+        "--filename=-",
+    ];
+    let role = cluster_role(&["--resources", "pods"]).await.unwrap();
+    let applied = kubectl.run_with_input(&apply, &role).await.unwrap();
+    applied.ok().unwrap();
+    let mut commands = BTreeSet::new();
+    for doc in ["docs/AUTH.md", "docs/USERS.md"] {
+        let doc = std::fs::read_to_string(repository().join(doc)).unwrap();
+        let mut lines = doc.lines();
+        let binding = lines.find(|it| it.starts_with("kubectl create clusterrolebinding "));
+        commands.insert(binding.unwrap().to_owned());
+    }
+    for command in commands {
+        let words: Vec<_> = command.split_whitespace().skip(1).collect();
+        kubectl.run(&words).await.unwrap().ok().unwrap();
+    }
+    let made = async || {
+        let get = ["get", "clusterrole,clusterrolebinding", "--output=json"];
+        let all = kubectl.run(&get).await.unwrap().ok().unwrap();
+        let all: Value = serde_json::from_str(&all).unwrap();
+        let all = all["items"].as_array().unwrap().clone();
+        let is_made = |it: &Value| it["metadata"]["name"] == "fleetcache";
+        all.into_iter().filter(is_made).collect::<Vec<_>>()
+    };
+    let before = made().await;
+    assert_eq!(before.len(), 2);
+    let manifest = kustomize(&kubectl, &files, "workload-cluster").await;
+    let applied = kubectl.run_with_input(&apply, &manifest).await.unwrap();
+    applied.ok().unwrap();
+    assert_eq!(made().await, before);
+
+    let base = objects(&kubectl, &kustomize(&kubectl, &files, "base").await).await;
+    let all = objects(&kubectl, &manifest).await;
+    let of_the_pod = &the(&base, "ServiceAccount")["metadata"]["name"];
+    for binding in [&before[1], the(&all, "ClusterRoleBinding")] {
+        let bound = &binding["subjects"][0]["name"];
+        assert!(bound.is_string() && bound != of_the_pod, "{binding}");
+    }
 }
