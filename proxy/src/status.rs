@@ -16,10 +16,10 @@ use crate::body::{Body, full};
 use crate::error::{Error, cause};
 use crate::fleet_api::Refusal;
 use crate::indent::Indented;
-use crate::shares::Full;
 
 mod form;
 mod refusal;
+mod too_many;
 
 use form::{Cause, Details, ListMeta, Status};
 
@@ -196,18 +196,8 @@ impl From<&Error> for Failure {
                 *outcome_unknown,
                 &format!("cluster {cluster:?} did not answer in time"),
             ),
-            Error::TooManyRequests { cluster, of_user } => {
-                let whose = if *of_user { " of this user" } else { "" };
-                too_many(cluster, &format!("requests in flight{whose} to cluster {cluster:?}"))
-            }
-            Error::TooManyLongRunning { cluster, full } => {
-                let whose = match full {
-                    Full::All => String::new(),
-                    Full::User => " of this user".to_owned(),
-                    Full::Cluster => format!(" to cluster {cluster:?}"),
-                };
-                too_many(cluster, &format!("open watches, logs and tunnels{whose}"))
-            }
+            Error::TooManyRequests { cluster, of_user } => too_many::in_flight(cluster, *of_user),
+            Error::TooManyLongRunning { cluster, full } => too_many::long_running(cluster, *full),
             Error::NotCached { cluster, reason } => timeout(
                 error,
                 cluster,
@@ -298,18 +288,6 @@ impl From<&Error> for Failure {
                 }),
             },
         }
-    }
-}
-
-fn too_many(cluster: &str, what: &str) -> Failure {
-    Failure {
-        code: StatusCode::TOO_MANY_REQUESTS,
-        reason: "TooManyRequests",
-        message: format!("too many {what}, please try again later"),
-        details: Some(Details {
-            retry_after_seconds: Some(1),
-            ..Details::of(cluster)
-        }),
     }
 }
 
