@@ -2,7 +2,7 @@
 //!
 //! Nothing is held back and nothing is rewritten but headers (see [`forwarded_headers`]) and redirects (see
 //! [`location`]). Dropping the future or the answer's body ends the request upstream, so a client that goes away takes
-//! its request with it: but a write of which all has passed goes on to its answer, see [`GoesOn`].
+//! its request with it: but a write of which all has passed goes on to its answer, see `live/goes_on.rs`.
 
 use std::future::pending;
 use std::sync::Arc;
