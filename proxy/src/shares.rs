@@ -91,6 +91,11 @@ impl Shares {
             holders,
         })
     }
+
+    /// How many are taken.
+    pub fn count(&self) -> usize {
+        self.taken.lock().all
+    }
 }
 
 /// Places of requests that last as long as their clients like, over all clusters. Each takes a descriptor, which no cluster
@@ -124,7 +129,7 @@ impl LongRunning {
 
     /// How many are taken.
     pub fn taken(&self) -> usize {
-        self.shares.taken.lock().all
+        self.shares.count()
     }
 }
 

@@ -114,7 +114,7 @@ impl Judged {
             return nobody(why);
         }
         let new = || Asked {
-            line: ReviewLine::new(MAX_REVIEWS, MAX_IN_LINE, MAX_IN_LINE),
+            line: ReviewLine::new(MAX_REVIEWS, MAX_IN_LINE),
             may_not_ask: AtomicBool::new(false),
         };
         let asked = async move { Ok((Arc::new(new()), None)) };
@@ -152,7 +152,7 @@ impl Judged {
             let began = Instant::now();
             // Whose a token is nobody knows before it is judged.
             let review = reviewer.review(PATH, body);
-            let answer = asked.line.ask("", reviewer.lost(), review).await;
+            let answer = asked.line.ask(None, reviewer.lost(), review).await;
             let unavailable = NotKnown::Unavailable;
             let answer = answer.map_err(|why| unavailable(why.to_string()))?;
             let (status, body) = answer.map_err(|error| unavailable(error.to_string()))?;

@@ -20,6 +20,7 @@ use super::Access;
 use super::key::Key;
 use crate::review_line::{NoTurn, PATIENCE, ReviewLine};
 use crate::reviewer::Reviewer;
+use crate::shares::Holder;
 
 /// Where it is asked.
 const PATH: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
@@ -28,11 +29,8 @@ const PATH: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 const MAX_REVIEWS: usize = 64;
 
 /// Those and the ones in line behind them. A read that waits in line costs the cluster less than one that goes live, and a
-/// dashboard of somebody who has roles in each namespace alone brings hundreds at a time.
+/// dashboard of somebody who has roles in each namespace alone brings hundreds at a time: it fits in one user's half.
 const MAX_IN_LINE: usize = 2048;
-
-/// Those of one user: such a dashboard fits, and leaves room for another one.
-const MAX_OF_ONE: usize = MAX_IN_LINE / 2;
 
 /// For so long after a change of roles a server may answer as if there had been none: its authorizer hears of it by a watch,
 /// and there may be other replicas.
@@ -107,7 +105,7 @@ impl Authorizer {
             last_allows: self.last_allows.of_cluster(),
             changes: AtomicU64::new(0),
             settles: ArcSwapOption::empty(),
-            line: ReviewLine::new(MAX_REVIEWS, MAX_IN_LINE, MAX_OF_ONE),
+            line: ReviewLine::new(MAX_REVIEWS, MAX_IN_LINE),
             may_ask: ArcSwap::from_pointee(MayAsk::Unknown),
         })
     }
@@ -227,8 +225,8 @@ impl ClusterDecisions {
             let review = subject_access_review(&key.user, &key.question);
             self.send(cluster, reviewer, review).await
         };
-        let answer = self.line.ask(&key.user.name, reviewer.lost(), question);
-        answer.await?
+        let asker = Holder::user(Some(&key.user));
+        self.line.ask(asker, reviewer.lost(), question).await?
     }
 
     /// Sends a question, and notes whether it may be asked.
