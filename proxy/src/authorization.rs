@@ -182,6 +182,31 @@ impl Access {
         Verdict::Denied
     }
 
+    /// Whether the cluster says now that the user may not. Nothing that is known counts, nothing is remembered, and nobody in
+    /// line is before it: else users who may do nothing could see to it that this cannot be answered.
+    pub(crate) async fn is_denied<R: Reviewer>(
+        &self,
+        reviewer: &Arc<R>,
+        question: &Question,
+    ) -> bool {
+        let Some(user) = self.reviewed_user() else {
+            return false;
+        };
+        if self.decisions.may_ask() == MayAsk::No {
+            return false;
+        }
+        let answer = self
+            .decisions
+            .ask_now(&self.cluster, &**reviewer, user, question);
+        match answer.await {
+            Ok(decision) => decision == Decision::Deny,
+            Err(why) => {
+                tracing::debug!(cluster = self.cluster.name(), %why, "no decision");
+                false
+            }
+        }
+    }
+
     /// Whether the cluster allowed it when it was last asked, and that was not too long ago.
     pub fn was_allowed(&self, epoch: u64, question: impl FnOnce() -> Question) -> bool {
         let Some(user) = self.reviewed_user() else {

@@ -14,7 +14,7 @@ use fleetcache_cache::cluster_accessor::ClusterAccessor;
 use fleetcache_cache::facts::{ClusterFacts, Facts, NoFact};
 use fleetcache_cache::upstream::UpstreamError;
 use http::StatusCode;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::Access;
 use super::key::Key;
@@ -249,16 +249,28 @@ impl ClusterDecisions {
         decision(&body).map_err(NoDecision::Unreadable)
     }
 
-    /// Asks anything, whatever was said before, only to see whether it may be asked. Waits no longer than a request does.
+    /// What the cluster says now, whatever is known or in line. Waits no longer than a request does.
+    pub(super) async fn ask_now<R: Reviewer>(
+        &self,
+        cluster: &ClusterAccessor,
+        reviewer: &R,
+        user: &UserInfo,
+        question: &Question,
+    ) -> Result<Decision, NoDecision> {
+        let answer = self.send(cluster, reviewer, subject_access_review(user, question));
+        let answer = timeout(PATIENCE, reviewer.lost().run_until_cancelled(answer)).await;
+        let answer = answer.map_err(|_| NoTurn::TooSlow)?;
+        answer.ok_or(NoTurn::Ended)?
+    }
+
+    /// Asks anything, whatever was said before, only to see whether it may be asked.
     pub(crate) async fn try_again<R: Reviewer>(&self, cluster: &ClusterAccessor, reviewer: &R) {
         let anything = Question::NonResource(NonResourceAttributes {
             verb: "get",
             path: "/version".to_owned(),
         });
-        let review = subject_access_review(&UserInfo::anonymous(), &anything);
-        let answer = self.send(cluster, reviewer, review);
-        let answer = tokio::time::timeout(PATIENCE, reviewer.lost().run_until_cancelled(answer));
-        if let Ok(Some(Err(why))) = answer.await {
+        let nobody = UserInfo::anonymous();
+        if let Err(why) = self.ask_now(cluster, reviewer, &nobody, &anything).await {
             tracing::debug!(cluster = cluster.name(), %why, "no decision");
         }
     }

@@ -132,6 +132,36 @@ async fn a_deny_is_known_for_its_time() {
     assert!(access.allows(&cluster, &pod("x")).await);
 }
 
+/// A change of roles meanwhile does not end it, which else would be a way to have it unanswered.
+#[tokio::test(start_paused = true)]
+async fn what_is_asked_of_now_is_answered_of_now_and_kept_for_nobody() {
+    let (clusters, cluster) = (Clusters::start(&["a"]), Cluster::that(|_| Says::Deny));
+    let access = clusters.access("a", &alice());
+    let question = pod("x");
+    assert_eq!(access.ask_it(&cluster, &question).await, Verdict::Denied);
+    assert!(access.is_denied(&cluster, &question).await);
+    assert_eq!(cluster.asked(), 4);
+    cluster.now(|_| Says::Allow);
+    assert!(!access.is_denied(&cluster, &question).await);
+    assert_eq!(
+        access.ask_it(&cluster, &question).await,
+        Verdict::Denied,
+        "known"
+    );
+    cluster.now(|_| Says::Deny);
+    cluster.hold();
+    let mut asking = Box::pin(access.is_denied(&cluster, &question));
+    begin(&mut asking).await;
+    access.decisions.flush();
+    cluster.let_answer();
+    assert!(asking.await);
+    for says in [Says::Breaks, Says::Status(429), Says::Status(403)] {
+        cluster.now(move |_| says);
+        cluster.let_answer();
+        assert!(!access.is_denied(&cluster, &question).await);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn questions_that_differ_in_anything_do_not_answer_each_other() {
     let clusters = Clusters::start(&["x", "y"]);

@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use fleetcache_auth::Question;
 use fleetcache_cache::connection::Connection;
-use http::Response;
+use http::{Response, StatusCode};
 
-use crate::authorization::{Access, ClusterDecisions, Verdict};
+use crate::authorization::{Access, ClusterDecisions};
 use crate::body::Body;
 use crate::error::Error;
 use crate::live::Passed;
 use crate::observe::Observation;
 use crate::question;
-use crate::request_info::{RequestInfo, ResourcePath};
+use crate::request_info::{RequestInfo, ResourcePath, Verb};
 
 /// The group of roles and their bindings.
 const RBAC: &str = "rbac.authorization.k8s.io";
@@ -26,6 +26,8 @@ pub(super) struct Changes {
     observation: Option<Observation>,
     /// Who writes what; `None` where it is no write of a resource.
     write: Option<(Access, Question)>,
+    /// A server deletes one object after the other, and ends at the first that it may not.
+    is_collection: bool,
 }
 
 impl Changes {
@@ -41,6 +43,7 @@ impl Changes {
             roles: changes_roles(info).then(|| Arc::clone(&access.decisions)),
             observation,
             write: question.flatten().map(|it| (access.clone(), it)),
+            is_collection: info.verb == Verb::DeleteCollection,
         }
     }
 
@@ -50,8 +53,12 @@ impl Changes {
         answer: Result<Response<Body>, Error>,
         connection: &Arc<Connection>,
     ) -> Result<Response<Body>, Error> {
+        let is_refused =
+            |status: StatusCode| status.is_client_error() && status != StatusCode::UNAUTHORIZED;
+        let may_be_half_done =
+            matches!(&answer, Ok(answer) if self.is_collection && is_refused(answer.status()));
         let is_in_doubt = match &answer {
-            Ok(answer) => answer.status().is_server_error(),
+            Ok(answer) => may_be_half_done || answer.status().is_server_error(),
             Err(error) => error.outcome_unknown(),
         };
         let is_none = is_in_doubt && self.are_not_the_users(connection).await;
@@ -66,6 +73,11 @@ impl Changes {
                 observation.not_sent();
                 answer
             }
+            (answer, Some(observation)) if may_be_half_done => {
+                // Dropped without an answer it is in doubt.
+                drop(observation);
+                answer
+            }
             (Ok(response), Some(observation)) => Ok(observation.answer(response)),
             (Err(error), Some(observation)) if !error.outcome_unknown() => {
                 observation.not_sent();
@@ -75,7 +87,7 @@ impl Changes {
         }
     }
 
-    /// Whether the user may not do it, as the cluster says when it is asked. What it answers to a write need not tell: with
+    /// Whether the user may not do it, as the cluster says when it is asked now. What it answers to a write need not tell: with
     /// `timeout=1ns` anybody gets a 504, before the server has looked whether they may.
     async fn are_not_the_users(&self, connection: &Arc<Connection>) -> bool {
         let Some((access, question)) = &self.write else {
@@ -84,8 +96,7 @@ impl Changes {
         if self.roles.is_none() && self.observation.is_none() {
             return false;
         }
-        let verdict = access.verdict(connection, || question.clone());
-        verdict.await == Verdict::Denied
+        access.is_denied(connection, question).await
     }
 }
 
