@@ -22,7 +22,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::authentication::{Authentication, authenticate};
 use crate::authorization::{Access, AuthorizationSettings, Verdict};
 use crate::body::{Body, BoxError};
-use crate::identity::own_authorization;
+use crate::identity::{Identity, own_authorization};
 use crate::limits::Limits;
 use crate::rarely::Rarely;
 use crate::reviewer::Reviewer;
@@ -118,8 +118,10 @@ async fn over<F: Future<Output = Look>>(
     let mut pause = PAUSES.0;
     loop {
         let found = look().await;
-        is_late.store(false, Ordering::Relaxed);
         let now = Instant::now();
+        // The client may have stopped to read while it was asked: what was said then is of then.
+        let is_of_then = matches!(found, Look::May { again, .. } if again + LATE < now);
+        is_late.store(is_of_then, Ordering::Relaxed);
         let next = match found {
             Look::May { again, at_last } => {
                 (ends, pause) = (at_last, PAUSES.0);
@@ -135,7 +137,7 @@ async fn over<F: Future<Output = Look>>(
         };
         let next = next.max(now + AT_MOST_EVERY);
         sleep_until(next).await;
-        is_late.store(next.elapsed() > LATE, Ordering::Relaxed);
+        is_late.fetch_or(next.elapsed() > LATE, Ordering::Relaxed);
     }
 }
 
@@ -207,9 +209,11 @@ impl Recheck {
                 let access = Access::of(cluster, &limits, identity, &known.user);
                 now(&access, cluster.current(), question).await
             }
-            // Other credentials of the same request may be somebody else's.
+            // Other credentials of the same request may be somebody else's, and the proxy's own rights nobody's any more.
             Shows::Live { user, .. }
-                if !user.as_ref().is_none_or(|it| is_same(it, &known.user)) =>
+                if !user
+                    .as_ref()
+                    .map_or(identity == Identity::Proxy, |it| is_same(it, &known.user)) =>
             {
                 return Look::MayNot;
             }

@@ -98,6 +98,37 @@ async fn a_watch_that_is_never_silent_ends_too() {
     assert!(Instant::now() - began >= STALE);
 }
 
+/// The look was begun in time and answered soon, when nobody was there to hear it.
+#[tokio::test(start_paused = true)]
+async fn what_was_said_while_nobody_read_is_of_then() {
+    let lines = futures_util::stream::repeat_with(|| Ok(Frame::data(Bytes::from_static(b"{}\n"))));
+    let body = StreamBody::new(lines).boxed_unsync();
+    let looks = AtomicUsize::new(0);
+    let look = move || {
+        let at = looks.fetch_add(1, Ordering::Relaxed);
+        let now = Instant::now();
+        let said = match at {
+            0 | 1 => Look::May {
+                again: now + TEN_SECONDS,
+                at_last: now + STALE,
+            },
+            _ => Look::MayNot,
+        };
+        async move {
+            if at == 1 {
+                tokio::task::yield_now().await;
+            }
+            said
+        }
+    };
+    let mut body = until(body, look, STALE);
+    assert!(body.frame().await.is_some());
+    advance(TEN_SECONDS).await;
+    assert!(body.frame().await.is_some(), "it is asked");
+    advance(Duration::from_secs(60)).await;
+    assert!(body.frame().await.is_none());
+}
+
 #[tokio::test(start_paused = true)]
 async fn nothing_is_shown_before_a_look_that_comes_late() {
     for may in [true, false] {
@@ -254,7 +285,7 @@ impl Watching {
 async fn the_same_credential_is_judged_by_what_is_in_force() {
     for watching in [
         Watching::of_cluster(),
-        Watching::new(|clusters| live(clusters, None)),
+        Watching::new(|clusters| live(clusters, Some(first_alice()))),
         Watching::new(|_| Shows::Fleet),
     ] {
         assert!(watching.may().await);
@@ -266,7 +297,16 @@ async fn the_same_credential_is_judged_by_what_is_in_force() {
         assert!(!watching.may().await, "there is no token file any more");
         // From now on nobody needs a credential.
         watching.recheck.authentication.store(None);
-        assert!(watching.may().await);
+        let is_somebodys = matches!(watching.recheck.shows, Shows::Live { .. });
+        assert_eq!(watching.may().await, !is_somebodys);
+    }
+}
+
+fn first_alice() -> UserInfo {
+    UserInfo {
+        name: "alice".to_owned(),
+        uid: "1".to_owned(),
+        ..UserInfo::default()
     }
 }
 
@@ -279,16 +319,26 @@ fn live(clusters: &Clusters, user: Option<UserInfo>) -> Shows {
 
 #[tokio::test(start_paused = true)]
 async fn a_live_watch_goes_on_as_nobody_else() {
-    let alice = UserInfo {
-        name: "alice".to_owned(),
-        uid: "1".to_owned(),
-        ..UserInfo::default()
-    };
-    let watching = Watching::new(|clusters| live(clusters, Some(alice)));
+    let watching = Watching::new(|clusters| live(clusters, Some(first_alice())));
     assert!(watching.may().await);
     watching.tokens("t,alice,2\n");
     assert!(!watching.may().await, "it is another alice");
     watching.tokens("t,bob,1\n");
+    assert!(!watching.may().await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_live_watch_as_the_proxy_ends_where_there_are_users() {
+    let watching = Watching::new(|clusters| live(clusters, None));
+    watching.settings(Identity::Proxy, AuthorizationMode::AlwaysAllow);
+    watching.recheck.authentication.store(None);
+    assert!(watching.may().await);
+    watching.methods(Methods {
+        anonymous: true,
+        ..Methods::default()
+    });
+    assert!(!watching.may().await, "with a credential nobody knows");
+    watching.tokens("t,alice,1\n");
     assert!(!watching.may().await);
 }
 
@@ -359,6 +409,8 @@ async fn that_nobody_can_judge_a_credential_takes_it_from_nobody() {
     };
     let soon = SystemTime::now() + Duration::from_secs(60);
     for (first, after, ended) in [
+        // Who knew the token said how long it is good: first, as that is by another clock, which goes on.
+        (user(Some(soon)), down(), Some(60)),
         (user(None), user(None), None),
         (user(None), Ok(None), Some(10)),
         (
@@ -367,8 +419,6 @@ async fn that_nobody_can_judge_a_credential_takes_it_from_nobody() {
             Some(10),
         ),
         (user(None), down(), Some(300)),
-        // Who knew the token said how long it is good.
-        (user(Some(soon)), down(), Some(60)),
     ] {
         let watching = Watching::of_cluster();
         let says = Arc::new(Mutex::new(first));
