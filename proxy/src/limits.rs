@@ -36,6 +36,7 @@ impl Limits {
     /// From now on these hold, and only these clusters have any. Requests in flight are counted on.
     pub fn set(&self, settings: impl IntoIterator<Item = (String, ClusterSettings)>) {
         let before = self.clusters.load();
+        let mut other = Vec::new();
         let now = settings.into_iter().map(|(name, settings)| {
             let known = before.get(&name);
             let in_flight = known.map_or_else(Arc::default, |it| Arc::clone(&it.in_flight));
@@ -43,9 +44,8 @@ impl Limits {
                 || self.authorizer.of_cluster(),
                 |it| Arc::clone(&it.decisions),
             );
-            // How long each counts was said when it was made.
             if known.is_some_and(|it| it.settings.authorization != settings.authorization) {
-                decisions.forget();
+                other.push(Arc::clone(&decisions));
             }
             let limits = ClusterLimits {
                 settings,
@@ -54,7 +54,10 @@ impl Limits {
             };
             (name, Arc::new(limits))
         });
-        self.clusters.store(Arc::new(now.collect()));
+        let now = now.collect();
+        self.clusters.store(Arc::new(now));
+        // How long each counts was said when it was made: after this none is made that counts as before.
+        other.iter().for_each(|decisions| decisions.forget());
     }
 
     /// From now on these may read of the fleet.
