@@ -80,7 +80,7 @@ impl State {
 pub(super) struct InFlight {
     started: Instant,
     /// An operator has asked for it.
-    asked_for: bool,
+    pub(super) asked_for: bool,
     outcome: BoxFuture<'static, Result<Connected, Failure>>,
 }
 
@@ -270,7 +270,7 @@ impl Owner {
         self.begin(kept, false)
     }
 
-    fn begin(&mut self, mut kept: Option<Box<Kept>>, asked_for: bool) -> State {
+    pub(super) fn begin(&mut self, mut kept: Option<Box<Kept>>, asked_for: bool) -> State {
         if let Some(kept) = &mut kept {
             kept.is_being_replaced();
         }

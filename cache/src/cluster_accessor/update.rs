@@ -69,7 +69,8 @@ impl Owner {
             }
             // The old connection serves until there is another.
             State::Connected(kept) => self.connect(Some(kept)),
-            State::Connecting(_, kept) => self.connect(kept),
+            // What a refresh began is a refresh still.
+            State::Connecting(attempt, kept) => self.begin(kept, attempt.asked_for),
             State::Pending | State::Disconnected(_) => {
                 if self.is_idle() {
                     self.publish_idle();
