@@ -276,6 +276,33 @@ async fn one_user_leaves_half_of_the_requests_in_flight_to_others() {
         .unwrap();
 }
 
+/// Answers that have begun and do not end, as those that their clients do not read.
+#[tokio::test]
+async fn a_place_in_flight_is_taken_until_the_answer_has_passed() {
+    let (cluster, proxy, _dir) = start_with_users("defaults: { maxInFlight: 4 }\n", None).await;
+    let alice = Client::new(&endpoint(&proxy, "a")).unwrap();
+    connected(&alice).await;
+    let secrets = "/api/v1/secrets";
+    // More than comes before it is held up.
+    for at in 0..12 {
+        let metadata = json!({"name": format!("s{at}"), "namespace": "default"});
+        let data = json!({"a": "x".repeat(100_000)});
+        let secret =
+            json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data});
+        cluster.store().create("secrets", secret).unwrap();
+    }
+    cluster.fault(Fault::HoldLists("secrets".to_owned()));
+    let open = async || alice.open(Method::GET, secrets, &[], "").await.unwrap();
+    let answers = [open().await, open().await];
+    assert!(answers.iter().all(|answer| answer.status() == 200));
+    assert_eq!(open().await.status(), 429);
+    cluster.heal().unwrap();
+    drop(answers);
+    wait_for("a place", PATIENCE, async || alice.get(secrets).await?.ok())
+        .await
+        .unwrap();
+}
+
 /// Of 400 files 100 are for live watches and the like, and half of these for one user or cluster.
 #[tokio::test]
 async fn live_watches_leave_files_to_clusters_and_to_other_users() {

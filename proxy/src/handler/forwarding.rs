@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::changes::Changes;
 use super::{Caller, Handler};
 use crate::audit::{Answered, Record};
-use crate::body::Body;
+use crate::body::{self, Body};
 use crate::draining;
 use crate::error::{Error, cause};
 use crate::listener::AnswerWriter;
@@ -42,25 +42,21 @@ impl Handler {
         let cluster = &access.cluster;
         let long_running = info.is_long_running();
         let (name, user) = (info.cluster, access.user());
-        // Until the answer's headers, or as long as it lasts.
-        let (until_answered, all_along) = match long_running {
-            false => {
-                let place = limits.acquire(user);
-                let place = place.map_err(|full| Error::TooManyRequests {
-                    cluster: name.to_owned(),
-                    of_user: full == Full::User,
-                })?;
-                (Some(place), None)
-            }
+        // As long as it lasts: an answer that its client does not take holds a connection of the cluster's.
+        let place = match long_running {
+            false => limits.acquire(user).map_err(|full| Error::TooManyRequests {
+                cluster: name.to_owned(),
+                of_user: full == Full::User,
+            }),
             true => {
                 let place = self.parts.limits.long_running.take(name, user);
-                let place = place.map_err(|full| Error::TooManyLongRunning {
+                place.map_err(|full| Error::TooManyLongRunning {
                     cluster: name.to_owned(),
                     full,
-                })?;
-                (None, Some(Arc::new(place)))
+                })
             }
         };
+        let place = Arc::new(place?);
         let on = (connection.generation, connection.epoch);
         let observation = Observation::of(info, cluster.informers(), on);
         self.parts.metrics.upstream_request(info.verb.as_str());
@@ -92,13 +88,12 @@ impl Handler {
         let terms = Terms {
             tunnels: self.parts.tunnels.clone(),
             ends: tunnel_ends(cluster.removed().clone(), recheck.clone()),
-            held: Box::new((record.clone(), all_along.clone())),
+            held: Box::new((record.clone(), Arc::clone(&place))),
         };
         let exchange = async move {
             let answer = live::forward(&connection, &live, request, terms).await;
             let answer = changes.answered(answer, &connection).await;
-            drop(until_answered);
-            answer
+            answer.map(|response| response.map(|body| body::holding(body, place)))
         };
         let response = match info.verb.is_write() && !long_running {
             true => GoesOn::new(passed, exchange, move |it| recorded(record, it, reason)).await?,
@@ -117,8 +112,7 @@ impl Handler {
             _ => response,
         };
         let writer = writer.as_ref().filter(|_| info.may_pause());
-        let held = (writer.map(AnswerWriter::pausable), all_along);
-        Ok(self.until_draining(response, held))
+        Ok(self.until_draining(response, writer.map(AnswerWriter::pausable)))
     }
 
     pub(super) fn until_draining(
