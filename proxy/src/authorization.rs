@@ -229,7 +229,8 @@ impl Access {
         }
     }
 
-    fn verdict_on_nobody(&self) -> Verdict {
+    /// Where the cluster [need not be asked](Self::asks_nobody).
+    pub(crate) fn verdict_on_nobody(&self) -> Verdict {
         let is_reviewed = self.settings.mode == AuthorizationMode::SubjectAccessReview;
         match self.subject {
             Subject::Allowed if is_reviewed && self.decisions.may_ask() == MayAsk::No => {

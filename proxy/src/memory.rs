@@ -88,14 +88,16 @@ impl Reader<'_> {
     /// # Errors
     /// It goes live: the cluster has the words for who may not.
     pub(crate) async fn may_see(&self, resource: &ResourcePath<'_>) -> Result<(), LiveReason> {
-        if self.access.asks_nobody() {
-            return Ok(());
-        }
-        let question = question::of_read(self.info, resource);
-        if authorization::is_too_long(&question) {
-            return Err(LiveReason::TooLong);
-        }
-        match self.access.verdict(self.connection, || question).await {
+        let verdict = if self.access.asks_nobody() {
+            self.access.verdict_on_nobody()
+        } else {
+            let question = question::of_read(self.info, resource);
+            if authorization::is_too_long(&question) {
+                return Err(LiveReason::TooLong);
+            }
+            self.access.verdict(self.connection, || question).await
+        };
+        match verdict {
             Verdict::Denied | Verdict::Unknown => Err(LiveReason::NotAllowed),
             Verdict::Allowed { .. } => Ok(()),
         }
