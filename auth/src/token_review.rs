@@ -78,6 +78,8 @@ pub fn reviewed(answer: &[u8], audiences: &[String]) -> Result<Option<TokenUser>
         uid: status.user.uid,
         groups: status.user.groups.unwrap_or_default(),
         extra: status.user.extra.unwrap_or_default(),
+        // Whether it is one elsewhere, too, is for who asks to know.
+        named_by: None,
     };
     Ok(Some(TokenUser {
         user,
@@ -211,6 +213,7 @@ mod tests {
             uid: "1".to_owned(),
             groups: vec!["a,b".to_owned(), "c".to_owned()],
             extra: BTreeMap::from([("k".to_owned(), vec!["v".to_owned(), "w".to_owned()])]),
+            named_by: None,
         };
         assert_eq!(
             answered(&status, &[]),

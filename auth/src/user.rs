@@ -1,6 +1,7 @@
 //! Who a user is.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// The group of everybody who was authenticated.
 pub const AUTHENTICATED: &str = "system:authenticated";
@@ -9,7 +10,7 @@ pub(crate) const ANONYMOUS: &str = "system:anonymous";
 /// The group of [`ANONYMOUS`].
 pub(crate) const UNAUTHENTICATED: &str = "system:unauthenticated";
 
-/// Who asks, in the four parts that Kubernetes knows of a user.
+/// Who asks, in the four parts that Kubernetes knows of a user, and by whose word.
 ///
 /// It is compared and hashed part by part, since it is a part of the keys of decisions: nothing is joined, so that a
 /// group with a comma stays one group.
@@ -23,6 +24,9 @@ pub struct UserInfo {
     pub groups: Vec<String>,
     /// What authorizers may want to know besides.
     pub extra: BTreeMap<String, Vec<String>>,
+    /// The cluster whose own token it is that stands for this user, who is one of that cluster alone and nobody else of the
+    /// same name; `None` where the name is the same user in all clusters.
+    pub named_by: Option<Arc<str>>,
 }
 
 impl UserInfo {
@@ -31,7 +35,8 @@ impl UserInfo {
         let texts = |texts: &[String]| texts.iter().map(|text| 24 + text.len()).sum::<usize>();
         let extra = self.extra.iter();
         let extra = extra.map(|(key, values)| 48 + key.len() + texts(values));
-        self.name.len() + self.uid.len() + texts(&self.groups) + extra.sum::<usize>()
+        let named_by = self.named_by.as_ref().map_or(0, |it| it.len());
+        self.name.len() + self.uid.len() + named_by + texts(&self.groups) + extra.sum::<usize>()
     }
 
     /// The one user of the generated token: `fleetcache:admin` in the groups `fleetcache:admins` and
@@ -114,6 +119,7 @@ mod tests {
                 .iter()
                 .map(|(key, values)| ((*key).to_owned(), owned(values)))
                 .collect(),
+            named_by: None,
         }
     }
 
@@ -135,6 +141,10 @@ mod tests {
             user("a", "", &[], &[("b", &["cd"])]),
             user("a", "", &[], &[("b", &["c"]), ("d", &[])]),
             user("A", "b", &[], &[]),
+            UserInfo {
+                named_by: Some("b".into()),
+                ..user("a", "", &[], &[])
+            },
         ];
         let distinct: HashSet<_> = users.iter().collect();
         assert_eq!(distinct.len(), users.len());

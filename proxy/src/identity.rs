@@ -148,6 +148,7 @@ mod tests {
                 ),
                 ("plain".to_owned(), vec![]),
             ]),
+            named_by: None,
         };
         let mut headers = HeaderMap::new();
         AsWhom::User(Arc::new(user)).say(&mut headers).unwrap();

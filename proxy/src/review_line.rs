@@ -81,7 +81,10 @@ mod tests {
     use super::*;
 
     fn named(name: &str) -> Option<Holder> {
-        Some(Holder::User(name.to_owned(), String::new()))
+        Some(Holder::User {
+            name: name.to_owned(),
+            named_by: None,
+        })
     }
 
     #[tokio::test(start_paused = true)]

@@ -27,8 +27,13 @@ struct Taken {
 /// Whose a place is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Holder {
-    /// A user, by name and uid: users of the same name, whom different clusters have named, are not one.
-    User(String, String),
+    /// A user.
+    User {
+        /// By name alone: how somebody was known is theirs to choose, and not each way to be known gives the same uid.
+        name: String,
+        /// See [`UserInfo::named_by`]. Else a cluster could name a user like one of all clusters, and take their places.
+        named_by: Option<Arc<str>>,
+    },
     /// A cluster.
     Cluster(String),
 }
@@ -36,7 +41,10 @@ pub enum Holder {
 impl Holder {
     /// A user; nobody where all are the same and there is nobody to share with.
     pub fn user(user: Option<&Arc<UserInfo>>) -> Option<Self> {
-        user.map(|user| Self::User(user.name.clone(), user.uid.clone()))
+        user.map(|user| Self::User {
+            name: user.name.clone(),
+            named_by: user.named_by.clone(),
+        })
     }
 }
 
@@ -77,7 +85,7 @@ impl Shares {
         let of = |holder: &Holder| taken.by_holder.get(holder).copied().unwrap_or_default();
         if let Some(holder) = holders.iter().find(|holder| of(holder) >= of_one) {
             return Err(match holder {
-                Holder::User(..) => Full::User,
+                Holder::User { .. } => Full::User,
                 Holder::Cluster(_) => Full::Cluster,
             });
         }
@@ -153,7 +161,26 @@ mod tests {
     use super::*;
 
     fn user(name: &str) -> Holder {
-        Holder::User(name.to_owned(), String::new())
+        Holder::User {
+            name: name.to_owned(),
+            named_by: None,
+        }
+    }
+
+    #[test]
+    fn who_is_known_in_two_ways_is_one_and_whom_a_cluster_names_is_another() {
+        let holder = |uid: &str, named_by: Option<&str>| {
+            let user = UserInfo {
+                name: "alice".to_owned(),
+                uid: uid.to_owned(),
+                named_by: named_by.map(Arc::from),
+                ..UserInfo::default()
+            };
+            Holder::user(Some(&Arc::new(user)))
+        };
+        assert_eq!(holder("", None), holder("7", None));
+        assert_ne!(holder("7", None), holder("7", Some("a")));
+        assert_ne!(holder("7", Some("b")), holder("7", Some("a")));
     }
 
     #[test]
@@ -162,7 +189,10 @@ mod tests {
         let take = |name| shares.take(5, [user(name)]);
         let alices = [take("alice"), take("alice"), take("alice")].map(Result::unwrap);
         assert_eq!(take("alice").unwrap_err(), Full::User);
-        let other = Holder::User("alice".to_owned(), "of another cluster".to_owned());
+        let other = Holder::User {
+            name: "alice".to_owned(),
+            named_by: Some("a".into()),
+        };
         let others = [take("bob"), shares.take(5, [other])].map(Result::unwrap);
         assert_eq!(take("carol").unwrap_err(), Full::All);
         let [first, ..] = alices;

@@ -25,6 +25,7 @@ fn a_review_says_who_wants_what() {
         uid: "7".to_owned(),
         groups: vec!["a,b".to_owned(), "system:authenticated".to_owned()],
         extra: BTreeMap::from([("k".to_owned(), vec!["v".to_owned()])]),
+        named_by: None,
     };
     let attributes = ResourceAttributes {
         subresource: "scale".to_owned(),

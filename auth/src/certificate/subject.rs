@@ -56,6 +56,7 @@ pub(super) fn user(
         uid,
         groups,
         extra: BTreeMap::from([(CREDENTIAL_ID.to_owned(), vec![credential])]),
+        named_by: None,
     }))
 }
 

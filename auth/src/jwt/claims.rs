@@ -92,6 +92,7 @@ impl Claims {
             uid: self.uid(config.uid.as_ref())?,
             groups,
             extra: self.extra(&config.extra)?,
+            named_by: None,
         };
         let expires = Some(expires);
         Ok(TokenUser {

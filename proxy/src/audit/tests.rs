@@ -139,6 +139,7 @@ async fn a_line_has_what_kube_apiserver_writes_and_whence_the_answer_came() {
         uid: "7".to_owned(),
         groups: vec!["a".to_owned(), "b".to_owned()],
         extra: BTreeMap::from([("k".to_owned(), vec!["x".to_owned(), "y".to_owned()])]),
+        named_by: None,
     };
     record.known(&Arc::new(user), "jwt");
     drop(request);

@@ -89,7 +89,7 @@ impl OwnTokens {
             return None;
         }
         match self.judged.judge(cluster, reviewer, token, &[]).await {
-            Ok(user) => user.map(admitted),
+            Ok(user) => user.map(|it| admitted(it, cluster)),
             Err(TokenError::Invalid(why)) => {
                 tracing::debug!(cluster = cluster.name(), why, "credential refused");
                 Some(Err(refused(why)))
@@ -170,7 +170,7 @@ fn refused(why: String) -> AuthenticationError {
 }
 
 /// The names of the system are the cluster's own to give, and the user is one there alone.
-fn admitted(it: TokenUser) -> Result<Authenticated, AuthenticationError> {
+fn admitted(it: TokenUser, cluster: &ClusterAccessor) -> Result<Authenticated, AuthenticationError> {
     let TokenUser {
         mut user,
         expires,
@@ -184,6 +184,7 @@ fn admitted(it: TokenUser) -> Result<Authenticated, AuthenticationError> {
     if !user.groups.iter().any(|it| it == group) {
         user.groups.push(group.to_owned());
     }
+    user.named_by = Some(cluster.name().into());
     Ok(Authenticated {
         user: Arc::new(user),
         expires,

@@ -167,7 +167,8 @@ async fn a_cluster_is_asked_about_a_token_once_in_ten_seconds() {
     let audiences = ["x".to_owned(), "y".to_owned()];
     for _ in 0..3 {
         let user = judged.judge(&a, &cluster, "good", &audiences).await;
-        assert_eq!(user.unwrap().unwrap().user.name, SERVICE_ACCOUNT);
+        let user = user.unwrap().unwrap().user;
+        assert_eq!((&*user.name, user.named_by), (SERVICE_ACCOUNT, None));
         let nobody = judged.judge(&a, &cluster, "bad", &audiences).await;
         // The reason is for logs.
         let why = "no such token: …".to_owned();
@@ -258,6 +259,7 @@ async fn a_clusters_own_tokens_are_known_where_it_is_asked_for() {
         assert_eq!(known.method, Method::TokenReview);
         // The system's names are the cluster's to give.
         assert_eq!(known.user.name, SERVICE_ACCOUNT);
+        assert_eq!(known.user.named_by.as_deref(), Some("a"));
         assert_eq!(known.user.groups, ["system:serviceaccounts", AUTHENTICATED]);
     }
     assert_eq!((cluster.documents(), cluster.reviews()), (1, 1));

@@ -106,6 +106,7 @@ mod tests {
             uid: "7".to_owned(),
             groups: vec!["g,h".to_owned()],
             extra: BTreeMap::from([("k".to_owned(), vec!["v".to_owned()])]),
+            named_by: None,
         };
         let head = r#"{"kind":"SelfSubjectReview","apiVersion":"authentication.k8s.io/v1","metadata":{"creationTimestamp":"1970-01-01T00:00:01Z"},"status":{"userInfo":"#;
         assert_eq!(
