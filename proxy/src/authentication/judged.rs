@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use crate::review_line::ReviewLine;
 use crate::reviewer::Reviewer;
+use crate::shares::Holder;
 
 /// Where it is asked.
 const PATH: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
@@ -29,7 +30,10 @@ const MAX_REVIEWS: usize = 32;
 /// Those and the ones in line behind them, each with its token.
 const MAX_IN_LINE: usize = 256;
 
-/// Bytes of users whose tokens are known.
+/// How long a token that was good has its place among others that were, and not behind those of strangers.
+const REMEMBERED: Duration = Duration::from_secs(10 * 60);
+
+/// Bytes of users whose tokens are known; and of the names of those whose tokens were.
 const MAX_KNOWN: u64 = 16 << 20;
 
 /// Bytes of what is known of other tokens. Apart, as anybody can send those without end.
@@ -62,7 +66,10 @@ enum NotKnown {
 
 /// How a cluster is asked.
 struct Asked {
-    line: ReviewLine,
+    /// For tokens of which nothing is known: anybody can fill it.
+    strangers: ReviewLine,
+    /// For tokens that were good the last time, with places of their own. A user may have many: of this one, half.
+    known: ReviewLine,
     /// It was said that the proxy's credential may not ask.
     may_not_ask: AtomicBool,
 }
@@ -71,6 +78,8 @@ struct Asked {
 pub(super) struct Judged {
     known: ClusterFacts<Key, TokenUser, NotKnown>,
     refused: Arc<ClusterFacts<Key, Refused, Infallible>>,
+    /// Whose tokens were good, by name: what is good is known for a moment only, and is asked about again.
+    were_good: Arc<ClusterFacts<Key, Arc<str>, Infallible>>,
     /// By instance.
     asked: ClusterFacts<u64, Arc<Asked>, Infallible>,
 }
@@ -82,14 +91,16 @@ impl Default for Judged {
 }
 
 impl Judged {
-    /// Of so many bytes of tokens that are good, and of others.
+    /// Of so many bytes of tokens that are good, as many of those that were, and so many of others.
     pub(super) fn with_room(known: u64, refused: u64) -> Self {
         let refused = Facts::new(refused, |_, why: &Refused| {
             weight(why.as_deref().map_or(0, str::len))
         });
+        let were_good = Facts::new(known, |_, name: &Arc<str>| weight(name.len()));
         Self {
             known: Facts::new(known, |_, it: &TokenUser| weight(it.user.bytes())).of_cluster(),
             refused: Arc::new(refused.of_cluster()),
+            were_good: Arc::new(were_good.of_cluster()),
             asked: Facts::new(MAX_CLUSTERS, |_, _| 1).of_cluster(),
         }
     }
@@ -114,7 +125,8 @@ impl Judged {
             return nobody(why);
         }
         let new = || Asked {
-            line: ReviewLine::new(MAX_REVIEWS, MAX_IN_LINE),
+            strangers: ReviewLine::new(MAX_REVIEWS, MAX_IN_LINE),
+            known: ReviewLine::new(MAX_REVIEWS, MAX_IN_LINE),
             may_not_ask: AtomicBool::new(false),
         };
         let asked = async move { Ok((Arc::new(new()), None)) };
@@ -141,7 +153,7 @@ impl Judged {
         audiences: &[String],
     ) -> impl Future<Output = Result<(TokenUser, Option<Instant>), NotKnown>> + Send + use<R> {
         let (cluster, reviewer, key) = (Arc::clone(cluster), Arc::clone(reviewer), key.clone());
-        let refused = Arc::clone(&self.refused);
+        let (refused, were_good) = (Arc::clone(&self.refused), Arc::clone(&self.were_good));
         let (body, token) = (token_review(token, audiences), token.to_owned());
         let (expires, audiences) = (unverified_expiry(&token), audiences.to_vec());
         async move {
@@ -150,9 +162,17 @@ impl Judged {
                 return Err(NotKnown::Refused(why));
             }
             let began = Instant::now();
-            // Whose a token is nobody knows before it is judged.
             let review = reviewer.review(PATH, body);
-            let answer = asked.line.ask(None, reviewer.lost(), review).await;
+            // Whose another token is nobody knows before it is judged. Whoever asks one cluster is told apart by name.
+            let asker = were_good.get(&key).map(|name| Holder::User {
+                name: name.as_ref().to_owned(),
+                named_by: None,
+            });
+            let line = match asker {
+                Some(_) => &asked.known,
+                None => &asked.strangers,
+            };
+            let answer = line.ask(asker, reviewer.lost(), review).await;
             let unavailable = NotKnown::Unavailable;
             let answer = answer.map_err(|why| unavailable(why.to_string()))?;
             let (status, body) = answer.map_err(|error| unavailable(error.to_string()))?;
@@ -185,12 +205,15 @@ impl Judged {
                         known_until: until,
                         ..user
                     };
+                    let name = user.user.name.as_str().into();
+                    were_good.put(key, name, Some(began + REMEMBERED));
                     return Ok((user, until));
                 }
                 Ok(None) => None,
                 Err(NotReviewed::Refused(why)) => Some(in_short(&why, &token).into()),
                 Err(NotReviewed::NoAnswer(why)) => return Err(unavailable(why)),
             };
+            were_good.forget(&key);
             refused.put(key, Refused::clone(&why), until);
             Err(NotKnown::Refused(why))
         }

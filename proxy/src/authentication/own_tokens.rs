@@ -170,7 +170,10 @@ fn refused(why: String) -> AuthenticationError {
 }
 
 /// The names of the system are the cluster's own to give, and the user is one there alone.
-fn admitted(it: TokenUser, cluster: &ClusterAccessor) -> Result<Authenticated, AuthenticationError> {
+fn admitted(
+    it: TokenUser,
+    cluster: &ClusterAccessor,
+) -> Result<Authenticated, AuthenticationError> {
     let TokenUser {
         mut user,
         expires,

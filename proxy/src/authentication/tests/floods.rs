@@ -78,6 +78,56 @@ async fn tokens_wait_their_turn_in_a_line_that_ends() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_was_known_does_not_stand_in_line_with_strangers() {
+    let (clusters, judged) = (Clusters::start(), Judged::default());
+    let (a, cluster) = (clusters.get("a"), Cluster::that_knows(&["good"]));
+    let good = || judged.judge(&a, &cluster, "good", &[]);
+    assert!(good().await.is_ok());
+    // It is to be asked about again.
+    advance(Duration::from_secs(10)).await;
+    cluster.answers(0);
+    let bogus = tokens(300);
+    let mut flood = Box::pin(judged.all(&a, &cluster, &bogus));
+    begin(&mut flood).await;
+    let mut again = Box::pin(good());
+    begin(&mut again).await;
+    assert_eq!(cluster.reviews(), 1 + 32 + 1);
+    cluster.answers(33);
+    assert!(again.await.unwrap().is_some());
+    // Nor does it stand elsewhere when it was taken back.
+    cluster.tokens.lock().clear();
+    cluster.answers(256);
+    flood.await;
+    advance(Duration::from_secs(10)).await;
+    assert!(good().await.is_err());
+    advance(Duration::from_secs(10)).await;
+    cluster.answers(0);
+    let mut flood = Box::pin(judged.all(&a, &cluster, &bogus));
+    begin(&mut flood).await;
+    let said = good().await;
+    assert!(matches!(said, Err(TokenError::Unavailable(_))), "{said:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_user_leaves_half_of_the_line_to_others_who_are_known() {
+    let (clusters, judged) = (Clusters::start(), Judged::default());
+    let ones = tokens(200);
+    let names: Vec<_> = ones.iter().map(String::as_str).collect();
+    let (a, cluster) = (clusters.get("a"), Cluster::that_knows(&names));
+    for token in &ones {
+        assert!(judged.judge(&a, &cluster, token, &[]).await.is_ok());
+    }
+    advance(Duration::from_secs(10)).await;
+    cluster.answers(0);
+    let said = judged.all(&a, &cluster, &ones);
+    let mut said = Box::pin(said);
+    begin(&mut said).await;
+    cluster.answers(200);
+    let said = said.await;
+    assert_eq!(said.iter().filter(|it| it.is_ok()).count(), 128);
+}
+
+#[tokio::test(start_paused = true)]
 async fn bad_tokens_push_no_good_one_out() {
     let clusters = Clusters::start();
     let judged = Judged::with_room(16 << 10, 16 << 10);
