@@ -18,14 +18,14 @@ use std::sync::{Arc, OnceLock};
 use arc_swap::ArcSwapOption;
 use fleetcache_auth::{
     Authenticated, AuthenticationError, Authenticator, Credentials, Method, ReviewTokens,
-    TokenError, TokenUser, Unavailable, UserInfo,
+    TokenError, TokenUser, UserInfo,
 };
 use fleetcache_cache::cluster_accessor::ClusterAccessor;
 use fleetcache_cache::cluster_cache::ClusterCache;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
-use self::judged::Judged;
+use self::judged::{Judged, unavailable};
 pub use self::own_tokens::OwnTokens;
 pub(crate) use self::refusals::Refusals;
 
@@ -147,10 +147,7 @@ pub struct ClusterTokens {
 
 impl ClusterTokens {
     async fn judge(&self, token: &str) -> Result<Option<TokenUser>, TokenError> {
-        let unavailable = |why: String| {
-            let judge = format!("cluster {:?}", self.cluster);
-            TokenError::Unavailable(Unavailable { judge, why })
-        };
+        let unavailable = |why| TokenError::Unavailable(unavailable(&self.cluster, why));
         let clusters = self.clusters.get();
         let cluster = clusters.and_then(|it| it.get(&self.cluster));
         let cluster = cluster.ok_or_else(|| unavailable("it is not known".to_owned()))?;

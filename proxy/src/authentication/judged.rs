@@ -131,7 +131,7 @@ impl Judged {
         };
         let asked = async move { Ok((Arc::new(new()), None)) };
         let asked = self.asked.get_or_ask(key.instance, asked).await;
-        let unavailable = |why: String| TokenError::Unavailable(unavailable(cluster, why));
+        let unavailable = |why: String| TokenError::Unavailable(unavailable(cluster.name(), why));
         let ended = || unavailable("the question ended without an answer".to_owned());
         let asked = asked.map_err(|_| ended())?;
         let question = self.ask(asked, cluster, reviewer, &key, token, audiences);
@@ -221,8 +221,8 @@ impl Judged {
 }
 
 /// That a cluster cannot say, and why.
-pub(super) fn unavailable(cluster: &ClusterAccessor, why: String) -> Unavailable {
-    let judge = format!("cluster {:?}", cluster.name());
+pub(super) fn unavailable(cluster: &str, why: String) -> Unavailable {
+    let judge = format!("cluster {cluster:?}");
     Unavailable { judge, why }
 }
 

@@ -72,7 +72,7 @@ impl OwnTokens {
                 .issuers
                 .get(&(cluster.instance(), cluster.status().epoch));
             let is_own = known.and_then(|known| known.name).as_deref() == Some(&*issuer);
-            let why = unavailable(cluster, "it is not connected".to_owned());
+            let why = unavailable(cluster.name(), "it is not connected".to_owned());
             return is_own.then_some(Err(AuthenticationError::Unavailable(why)));
         };
         self.of_issuer(&token, &issuer, cluster, &connection).await

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
-use fleetcache_auth::{AUTHENTICATED, Method, Methods};
+use fleetcache_auth::{AUTHENTICATED, Method, Methods, Unavailable};
 use fleetcache_cache::eviction::Fleet;
 use fleetcache_cache::informers::InformersConfig;
 use fleetcache_cache::upstream::UpstreamError;
