@@ -30,9 +30,10 @@ pub enum TokenError {
 /// Why it cannot be told now whose a credential is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unavailable {
-    /// Who would have to say: `cluster "a"`, or `issuer "https://…"`. A client may be told.
+    /// Who would have to say, as anybody may be told, of whom nothing is known: the cluster of the request's own path, an
+    /// issuer that the token itself names, or another in words that do not name it.
     pub judge: String,
-    /// Why that cannot be had. For logs.
+    /// Why that cannot be had; and who it is, where `judge` does not say. For logs.
     pub why: String,
 }
 

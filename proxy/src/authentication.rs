@@ -18,7 +18,7 @@ use std::sync::{Arc, OnceLock};
 use arc_swap::ArcSwapOption;
 use fleetcache_auth::{
     Authenticated, AuthenticationError, Authenticator, Credentials, Method, ReviewTokens,
-    TokenError, TokenUser, UserInfo,
+    TokenError, TokenUser, Unavailable, UserInfo,
 };
 use fleetcache_cache::cluster_accessor::ClusterAccessor;
 use fleetcache_cache::cluster_cache::ClusterCache;
@@ -137,6 +137,10 @@ impl AskedClusters {
     }
 }
 
+/// Who cannot say whose a token is, to whom nobody knows: a token is shown to this cluster whatever path it comes with, and no
+/// path tells a stranger which clusters there are.
+const UNNAMED: &str = "the cluster of authentication.tokenReview";
+
 /// Tokens that one cluster of the fleet judges, for all of it.
 pub struct ClusterTokens {
     clusters: Arc<OnceLock<Arc<ClusterCache>>>,
@@ -165,6 +169,13 @@ impl ReviewTokens for ClusterTokens {
         &'a self,
         token: &'a str,
     ) -> BoxFuture<'a, Result<Option<TokenUser>, TokenError>> {
-        self.judge(token).boxed()
+        let unnamed = |error| match error {
+            TokenError::Unavailable(why) => TokenError::Unavailable(Unavailable {
+                judge: UNNAMED.to_owned(),
+                why: why.to_string(),
+            }),
+            TokenError::Invalid(why) => TokenError::Invalid(why),
+        };
+        async move { self.judge(token).await.map_err(unnamed) }.boxed()
     }
 }

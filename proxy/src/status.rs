@@ -229,7 +229,7 @@ impl From<&Error> for Failure {
                 message: "Unauthorized".to_owned(),
                 details: None,
             },
-            // Why, which may be about addresses, is not for somebody of whom nothing is known.
+            // Why, which may be about addresses and name other clusters, is not for somebody of whom nothing is known.
             Error::AuthenticationUnavailable(Unavailable { judge, .. }) => Self {
                 code: StatusCode::SERVICE_UNAVAILABLE,
                 reason: "ServiceUnavailable",
