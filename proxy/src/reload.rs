@@ -246,7 +246,9 @@ impl Reloader {
     /// Reads all files and applies what has changed, or nothing; `again` those of a directory too that seem to be as they
     /// were.
     fn reload(&mut self, again: bool) {
-        match self.read() {
+        let read = self.read();
+        self.sources.reports().refused(read.is_err());
+        match read {
             Ok((config, found, replaced)) => {
                 if let Some(output) = replaced.audit
                     && let Err(error) = self.audit.write_to(output)

@@ -1,4 +1,5 @@
-//! Where clusters come from, read at each scrape: at most five series for each of four kinds of sources.
+//! What the configuration says and where clusters come from, read at each scrape: at most five series for each of four kinds
+//! of sources.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,7 +7,7 @@ use std::sync::Arc;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 
-use super::collectors::{Kind, encode_family};
+use super::collectors::{Kind, NO_LABELS, encode_family};
 use crate::sources::Reports;
 
 /// The state of each source that is configured.
@@ -15,6 +16,13 @@ pub(super) struct SourceCollector(pub(super) Arc<Reports>);
 
 impl Collector for SourceCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        encode_family(
+            &mut encoder,
+            Kind::Gauge,
+            "config_last_reload_successful",
+            "Whether what the configuration and its files say now is in force",
+            [(NO_LABELS, u64::from(!self.0.is_refused()))],
+        )?;
         let reports = self.0.all();
         encode_family(
             &mut encoder,

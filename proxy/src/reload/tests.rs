@@ -95,6 +95,7 @@ impl Proxy {
     fn read(&mut self) -> bool {
         let taken = self.reloader.read().is_ok();
         self.reloader.reload(false);
+        assert_eq!(self.reloader.sources.reports().is_refused(), !taken);
         taken
     }
 

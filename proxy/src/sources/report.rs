@@ -1,6 +1,7 @@
 //! What operators are told of the sources: in metrics, and in words.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use fleetcache_cache::cluster_config::SourceKind;
 use fleetcache_cache::credential::CredentialConfig;
@@ -97,17 +98,29 @@ impl SourceReport {
     }
 }
 
-/// The last report of each source that is configured.
+/// The last report of each source that is configured, and of the configuration itself.
 #[derive(Debug, Default)]
 pub struct Reports {
     // Held for a copy.
     last: Mutex<Vec<SourceReport>>,
+    is_refused: AtomicBool,
 }
 
 impl Reports {
     /// In the order in which sources take names.
     pub fn all(&self) -> Vec<SourceReport> {
         self.last.lock().clone()
+    }
+
+    /// Whether the configuration, with all files that it names, is what was in force before, since there is a mistake in what
+    /// it is now.
+    pub fn is_refused(&self) -> bool {
+        self.is_refused.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether the configuration that was read last was refused.
+    pub(crate) fn refused(&self, is_refused: bool) {
+        self.is_refused.store(is_refused, Ordering::Relaxed);
     }
 
     pub(super) fn replace(&self, reports: Vec<SourceReport>) {
