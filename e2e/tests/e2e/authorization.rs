@@ -258,7 +258,7 @@ async fn a_change_of_roles_through_the_proxy_counts_at_once() {
     let create = async |client: &Client, path: &str, object: Value| {
         client.create(path, &object).await.unwrap().ok().unwrap();
     };
-    // Bob may do everything here, and so give and take rights.
+    // Who may do everything, and so give and take rights. Nobody whom other tests look at: they share the cluster.
     let name = fleetcache_e2e::control_plane::random_name("roles-");
     let bind = |kind: &str, name: &str, role: &str, user: &str| {
         let group = "rbac.authorization.k8s.io";
@@ -269,12 +269,13 @@ async fn a_change_of_roles_through_the_proxy_counts_at_once() {
         })
     };
     let everywhere = format!("{RBAC}/clusterrolebindings");
-    let bobs = bind("ClusterRoleBinding", &name, "cluster-admin", "bob");
-    create(&admin, &everywhere, bobs).await;
+    let all = bind("ClusterRoleBinding", &name, "cluster-admin", &name);
+    create(&admin, &everywhere, all).await;
 
     let files = tempfile::tempdir().unwrap();
     let tokens = files.path().join("tokens.csv");
-    std::fs::write(&tokens, "alice-token,alice,2,developers\nbob-token,bob,3\n").unwrap();
+    let users = format!("alice-token,alice,2,developers\ngiver-token,{name},3\n");
+    std::fs::write(&tokens, users).unwrap();
     let settings = "authorization: { allowTTL: 1h, denyTTL: 1h }";
     let proxy = Proxy::start(Options {
         kubeconfigs: vec![cluster.kubeconfig()],
@@ -282,18 +283,20 @@ async fn a_change_of_roles_through_the_proxy_counts_at_once() {
         ..Options::default()
     });
     let proxy = proxy.await.unwrap();
-    let [alice, bob] =
-        ["alice-token", "bob-token"].map(|token| with_token(&proxy, cluster.name(), token));
+    let [alice, giver] =
+        ["alice-token", "giver-token"].map(|token| with_token(&proxy, cluster.name(), token));
     connected(&alice).await;
     let configmaps = format!("/api/v1/namespaces/{namespace}/configmaps");
-    warm(&bob, &configmaps).await;
+    warm(&giver, &configmaps).await;
     assert_eq!(status(&alice, &configmaps).await, 403);
 
     let here = format!("{RBAC}/namespaces/{namespace}/rolebindings");
-    create(&bob, &here, bind("RoleBinding", "alice", "view", "alice")).await;
+    let hers = bind("RoleBinding", "alice", "view", "alice");
+    create(&giver, &here, hers).await;
     // What she may not yesterday is not said for an hour.
     warm(&alice, &configmaps).await;
-    bob.delete(&format!("{here}/alice"))
+    giver
+        .delete(&format!("{here}/alice"))
         .await
         .unwrap()
         .ok()
