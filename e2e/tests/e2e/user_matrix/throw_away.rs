@@ -1,7 +1,6 @@
 //! Writes that are made: by each user the same, in one namespace at the server and in another through the proxy.
 
 use fleetcache_e2e::client::{Answer, Client};
-use futures_util::future::join_all;
 use http::Method;
 use serde_json::{Value, json};
 
@@ -15,12 +14,11 @@ use crate::differential::normal::of_any_object;
 const DIRECT: &str = "written-direct";
 const PROXIED: &str = "written-proxied";
 
-/// Has all users write.
+/// Has all users write, one after the other: some write to the same objects, and others read these.
 pub(super) async fn writes(world: &World) -> Outcome {
     let mut outcome = Outcome::default();
-    let subjects = world.subjects.iter();
-    for (subject, answers) in join_all(subjects.map(write)).await {
-        for (row, direct, proxied) in answers {
+    for subject in &world.subjects {
+        for (row, direct, proxied) in write(subject).await {
             outcome.cells += 1;
             outcome.count("written", &proxied);
             let told = [(&direct, DIRECT), (&proxied, PROXIED)]
@@ -41,7 +39,7 @@ fn normal(answer: &Answer, namespace: &str) -> String {
     of_any_object(&answer.text(), namespace)
 }
 
-async fn write(subject: &Subject) -> (&Subject, Vec<(Row, Answer, Answer)>) {
+async fn write(subject: &Subject) -> Vec<(Row, Answer, Answer)> {
     let name = &subject.name;
     let mut answers = Vec::new();
     for (in_direct, in_proxied) in rows(name, DIRECT).into_iter().zip(rows(name, PROXIED)) {
@@ -53,7 +51,7 @@ async fn write(subject: &Subject) -> (&Subject, Vec<(Row, Answer, Answer)>) {
         );
         answers.push((in_direct, direct, proxied));
     }
-    (subject, answers)
+    answers
 }
 
 fn rows(user: &str, namespace: &str) -> Vec<Row> {
