@@ -14,24 +14,20 @@ use crate::rarely::Rarely;
 
 /// A body that ends, cleanly, when `draining` fires: a watch or a log would hold the process for hours. A client of
 /// either knows such an end and asks again.
-///
-/// `held` is dropped with it.
-pub fn until(draining: &CancellationToken, body: Body, held: impl Send + Unpin + 'static) -> Body {
+pub fn until(draining: &CancellationToken, body: Body) -> Body {
     Draining {
         body,
-        _held: held,
         draining: Rarely::new(draining.clone().cancelled_owned()),
     }
     .boxed_unsync()
 }
 
-struct Draining<H> {
+struct Draining {
     body: Body,
-    _held: H,
     draining: Rarely<WaitForCancellationFutureOwned>,
 }
 
-impl<H: Unpin> HttpBody for Draining<H> {
+impl HttpBody for Draining {
     type Data = Bytes;
     type Error = BoxError;
 
@@ -69,7 +65,7 @@ mod tests {
             stream.recv().await.map(|frame| (frame, stream))
         });
         let draining = CancellationToken::new();
-        let mut body = until(&draining, StreamBody::new(stream).boxed_unsync(), ());
+        let mut body = until(&draining, StreamBody::new(stream).boxed_unsync());
         frames.send(Ok(Frame::data("event".into()))).unwrap();
         draining.cancel();
         let first = body.frame().await.unwrap().unwrap().into_data().unwrap();

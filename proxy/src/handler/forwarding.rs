@@ -120,7 +120,7 @@ impl Handler {
         response: Response<Body>,
         held: impl Send + Unpin + 'static,
     ) -> Response<Body> {
-        response.map(|body| draining::until(&self.parts.draining, body, held))
+        response.map(|body| draining::until(&self.parts.draining, body::holding(body, held)))
     }
 }
 
