@@ -213,9 +213,6 @@ impl Restricted {
         })
         .await
         .unwrap();
-        let told = self.connection().await.unwrap();
-        self.works
-            .insert(VERSION, told["status"]["serverVersion"].is_string());
         let deployments = "/apis/apps/v1/namespaces/default/deployments";
         let by_field = format!("{}?fieldSelector=spec.size%3Dbig", widgets());
         for (what, path) in [
@@ -243,6 +240,15 @@ impl Restricted {
                 .get_with(path, &[("accept", "application/json")])
                 .await;
         }
+        let is_told = wait_for("the server's version", PATIENCE, async || {
+            let told = self.connection().await?;
+            let is_told = told["status"]["serverVersion"].is_string();
+            // It is told a moment after it was fetched, and all of the above takes longer.
+            ensure!(is_told || self.missing == "get /version", "it is not told");
+            Ok(is_told)
+        });
+        let is_told = is_told.await.unwrap();
+        self.works.insert(VERSION, is_told);
     }
 
     /// Whether a read comes from memory before it is clear that it never will.
