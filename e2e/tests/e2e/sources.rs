@@ -145,6 +145,18 @@ async fn source_is(proxy: &Proxy, kind: &str, up: bool) -> Value {
     .unwrap_or_else(|error| panic!("{error:#}\n{}", proxy.log_tail()))
 }
 
+/// Waits until a source cannot tell which clusters there are, and says why.
+async fn source_says(proxy: &Proxy, kind: &str, told: &str) {
+    wait_for(&format!("{kind} to say {told:?}"), PATIENCE, async || {
+        let report = proxy.source(kind)?;
+        let message = report["message"].as_str().unwrap_or_default();
+        anyhow::ensure!(report["up"] == false && message.contains(told), "{report}");
+        Ok(())
+    })
+    .await
+    .unwrap_or_else(|error| panic!("{error:#}\n{}", proxy.log_tail()));
+}
+
 /// Waits until so many entries of a source stand so: accepted, served as before, not served.
 async fn entries_are(proxy: &Proxy, kind: &str, expect: [f64; 3]) {
     let states = ["Accepted", "ServedAsBefore", "NotServed"];
