@@ -3,6 +3,7 @@
 
 use bytes::Bytes;
 
+use crate::form::Form;
 use crate::resource_version::ResourceVersion;
 
 /// The annotation of the bookmark that ends the initial events of a watch (KEP-3157).
@@ -50,15 +51,32 @@ impl BookmarkForm {
         is_plain.then_some(plain)
     }
 
-    /// The line at a version, newline included.
-    pub fn at(&self, version: ResourceVersion) -> Bytes {
-        format!("{}{version}{}", self.before, self.after).into()
+    /// The line at a version, newline included, for who is told of objects in this form.
+    pub fn at(&self, version: ResourceVersion, form: Form) -> Bytes {
+        match form {
+            Form::Object => format!("{}{version}{}", self.before, self.after),
+            Form::Metadata(meta_version) => {
+                // What it has of metadata, in the order of Go's struct; older servers write an empty time.
+                let has = |text: &str| self.before.contains(text) || self.after.contains(text);
+                let time = r#","creationTimestamp":null"#;
+                let end = format!(r#","annotations":{{{INITIAL_EVENTS_END}}}"#);
+                let time = if has(&time[1..]) { time } else { "" };
+                let end = if has(INITIAL_EVENTS_END) { &*end } else { "" };
+                let meta_version = meta_version.as_str();
+                format!(
+                    r#"{{"type":"BOOKMARK","object":{{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/{meta_version}","metadata":{{"resourceVersion":"{version}"{time}{end}}}}}}}{}"#,
+                    "\n"
+                )
+            }
+        }
+        .into()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::form::MetaVersion;
 
     #[test]
     fn bookmarks_are_written_as_the_server_writes_them() {
@@ -79,8 +97,25 @@ mod tests {
             let form = BookmarkForm::learn(end.as_bytes(), "9").unwrap();
             let version = ResourceVersion::from_number(12);
             let expected = end.replace("\"9\"", "\"12\"") + "\n";
-            assert_eq!(form.at(version), expected);
-            assert_eq!(form.plain().unwrap().at(version), format!("{plain}\n"));
+            let as_objects = |form: &BookmarkForm| form.at(version, Form::Object);
+            assert_eq!(as_objects(&form), expected);
+            assert_eq!(as_objects(&form.plain().unwrap()), format!("{plain}\n"));
+            let time = if end.contains("creationTimestamp") {
+                r#","creationTimestamp":null"#
+            } else {
+                ""
+            };
+            let metadata = |more: &str| {
+                format!(
+                    r#"{{"type":"BOOKMARK","object":{{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{{"resourceVersion":"12"{time}{more}}}}}}}{}"#,
+                    "\n"
+                )
+            };
+            let as_metadata =
+                |form: &BookmarkForm| form.at(version, Form::Metadata(MetaVersion::V1));
+            let end = r#","annotations":{"k8s.io/initial-events-end":"true"}"#;
+            assert_eq!(as_metadata(&form), metadata(end));
+            assert_eq!(as_metadata(&form.plain().unwrap()), metadata(""));
             let learned = BookmarkForm::learn(plain.as_bytes(), "12");
             assert_eq!(form.plain(), learned);
         }

@@ -6,12 +6,14 @@
 //! `LIST limit=1` and proven: the envelope must give that answer back, byte for byte. Deprecated kinds have headers around
 //! their answers too.
 
-use bytes::Bytes;
+use bytes::{BufMut as _, Bytes, BytesMut};
 use http::header::WARNING;
 use http::{HeaderMap, HeaderValue};
 
 use crate::documents::copied;
 use crate::fields::Fields;
+use crate::form::Form;
+use crate::metadata;
 use crate::object::ListHead;
 use crate::resource_version::ResourceVersion;
 
@@ -105,6 +107,7 @@ impl Envelope {
         }
         let meta = &list.metadata;
         let (head, tail) = envelope.around(
+            Form::Object,
             &meta.resource_version,
             &meta.continue_token,
             meta.remaining_item_count,
@@ -174,23 +177,34 @@ impl Envelope {
     /// where it is known, the number of objects that follow.
     pub fn around_list(
         &self,
+        form: Form,
         resource_version: ResourceVersion,
         continue_token: &str,
         remaining: Option<u64>,
     ) -> (Bytes, Bytes) {
-        let (head, tail) = self.around(&resource_version.to_string(), continue_token, remaining);
+        let version = resource_version.to_string();
+        let (head, tail) = self.around(form, &version, continue_token, remaining);
         (head.into(), tail.into())
     }
 
     fn around(
         &self,
+        form: Form,
         resource_version: &str,
         continue_token: &str,
         remaining: Option<u64>,
     ) -> (String, String) {
-        let (kind, api_version) = (&self.list_kind, &self.api_version);
+        let meta_version;
+        let (order, kind, api_version) = match form {
+            Form::Object => (self.order, &*self.list_kind, &*self.api_version),
+            Form::Metadata(version) => {
+                meta_version = format!("meta.k8s.io/{}", version.as_str());
+                let kind = "PartialObjectMetadataList";
+                (KeyOrder::Struct, kind, &*meta_version)
+            }
+        };
         let remaining = remaining.map(|count| format!(r#""remainingItemCount":{count}"#));
-        match self.order {
+        match order {
             KeyOrder::Struct => {
                 let mut meta = format!(r#""resourceVersion":"{resource_version}""#);
                 if !continue_token.is_empty() {
@@ -247,13 +261,28 @@ impl Envelope {
         Ok(Bytes::copy_from_slice(item))
     }
 
-    /// From list-item form to the pieces of the object as a GET writes it, newline included.
-    pub fn object_from_item(&self, item: &Bytes) -> [Bytes; 3] {
-        let newline = Bytes::from_static(b"\n");
-        if self.object_prefix.is_empty() {
-            return [Bytes::new(), item.clone(), newline];
+    /// Writes an object as a LIST holds it.
+    pub(crate) fn write_item(&self, to: &mut BytesMut, form: Form, item: &[u8]) {
+        match (form, self.order) {
+            (Form::Object, _) => to.put_slice(item),
+            (Form::Metadata(version), KeyOrder::Struct) => {
+                metadata::write_built_in(to, version, item);
+            }
+            (Form::Metadata(version), KeyOrder::Alphabetical) => {
+                metadata::write_custom(to, version, item);
+            }
         }
-        [self.object_prefix.clone(), item.slice(1..), newline]
+    }
+
+    /// Writes an object as a GET or a watch does, without a newline.
+    pub(crate) fn write_object(&self, to: &mut BytesMut, form: Form, item: &[u8]) {
+        // Metadata carries its type in lists too.
+        if form == Form::Object && !self.object_prefix.is_empty() {
+            to.put_slice(&self.object_prefix);
+            to.put_slice(item.get(1..).unwrap_or_default());
+        } else {
+            self.write_item(to, form, item);
+        }
     }
 
     /// Whether the kind is a custom resource (or another that the server keeps without a Go type).
@@ -295,9 +324,10 @@ mod tests {
             (learned.resource_version.get(), learned.count),
             (77, Some(5))
         );
-        let (head, tail) = learned
-            .envelope
-            .around_list(ResourceVersion::from_number(80), "", None);
+        let (head, tail) =
+            learned
+                .envelope
+                .around_list(Form::Object, ResourceVersion::from_number(80), "", None);
         assert_eq!(
             head,
             r#"{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"80"},"items":["#
@@ -307,8 +337,11 @@ mod tests {
         let object = br#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"b"}}"#;
         let item = learned.envelope.item_from_object(object).unwrap();
         assert_eq!(item, r#"{"metadata":{"name":"b"}}"#);
-        let whole = learned.envelope.object_from_item(&item).concat();
-        assert_eq!(whole, [&object[..], b"\n"].concat());
+        let mut whole = BytesMut::new();
+        learned
+            .envelope
+            .write_object(&mut whole, Form::Object, &item);
+        assert_eq!(whole, object[..]);
         assert!(
             learned
                 .envelope
@@ -326,9 +359,10 @@ mod tests {
         );
         let learned = Envelope::learn(body.as_bytes(), "W").unwrap();
         assert_eq!(learned.count, Some(2));
-        let (head, tail) = learned
-            .envelope
-            .around_list(ResourceVersion::from_number(10), "", None);
+        let (head, tail) =
+            learned
+                .envelope
+                .around_list(Form::Object, ResourceVersion::from_number(10), "", None);
         assert_eq!(head, r#"{"apiVersion":"ex.io/v1","items":["#);
         let expected =
             r#"],"kind":"WidgetCollection","metadata":{"continue":"","resourceVersion":"10"}}"#;

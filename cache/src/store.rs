@@ -206,6 +206,7 @@ mod tests {
 
     use super::*;
     use crate::fields::Values;
+    use crate::form::Form;
     use crate::key_range::KeyRange;
     use crate::selector::BoundSelector;
 
@@ -231,10 +232,10 @@ mod tests {
         let page = snapshot.page(namespace, None, &all, None);
         // Few objects are looked at in one go.
         let page = page.now_or_never().unwrap();
-        let body = snapshot.list_body(page, snapshot.resource_version, "");
+        let body = snapshot.list_body(page, Form::Object, snapshot.resource_version, "");
         let length = body.length();
         let bytes: Vec<u8> = body.flatten().collect();
-        assert_eq!(bytes.len() as u64, length);
+        assert_eq!(Some(bytes.len() as u64), length);
         String::from_utf8(bytes).unwrap()
     }
 

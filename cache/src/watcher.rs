@@ -7,6 +7,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use crate::envelope::Envelope;
+use crate::form::Form;
 pub use crate::history::NotWatchable;
 use crate::history::{Next, Place};
 use crate::informer::{Informer, Scope};
@@ -23,6 +24,7 @@ pub struct Watcher {
     informer: Arc<Informer>,
     place: Place,
     envelope: Arc<Envelope>,
+    form: Form,
     namespace: Option<String>,
     selector: BoundSelector,
     initial: Option<InitialEvents>,
@@ -69,6 +71,7 @@ impl Informer {
             informer: Arc::clone(self),
             place,
             envelope,
+            form: Form::default(),
             namespace: None,
             selector: BoundSelector::default(),
             initial: None,
@@ -115,6 +118,13 @@ impl Watcher {
         self
     }
 
+    /// Its objects written so.
+    #[must_use]
+    pub fn written_as(mut self, form: Form) -> Self {
+        self.form = form;
+        self
+    }
+
     /// Whether its selector can judge all that there is to tell. Else it would end in the middle, and whoever begins it
     /// again would meet the same change.
     pub fn is_judged(&self) -> bool {
@@ -135,10 +145,14 @@ impl Watcher {
     pub fn beginning_with(mut self, snapshot: Arc<Snapshot>, tell_end: bool) -> Self {
         self.begun = snapshot.resource_version;
         self.told = self.begun;
-        self.initial = Some(InitialEvents::new(snapshot, self.namespace.as_deref()));
+        self.initial = Some(InitialEvents::new(
+            snapshot,
+            self.form,
+            self.namespace.as_deref(),
+        ));
         let form = self.informer.history().bookmarks().initial_events_end;
         let form = form.filter(|_| tell_end);
-        self.initial_events_end = form.map(|form| form.at(self.told));
+        self.initial_events_end = form.map(|form| form.at(self.told, self.form));
         self
     }
 
@@ -171,7 +185,8 @@ impl Watcher {
             if at < self.begun || (at == self.begun && !is_late) {
                 continue;
             }
-            let line = change.line(&self.envelope, self.namespace.as_deref(), &self.selector);
+            let (form, namespace) = (self.form, self.namespace.as_deref());
+            let line = change.line(&self.envelope, form, namespace, &self.selector);
             if let Some(line) = line.map_err(|_| Ended)? {
                 self.told = at;
                 return Ok(Told::Lines(line));
@@ -188,7 +203,7 @@ impl Watcher {
         }
         let form = self.informer.history().bookmarks().plain?;
         self.told = self.through;
-        Some(form.at(self.through))
+        Some(form.at(self.through, self.form))
     }
 }
 

@@ -34,7 +34,7 @@ pub struct FromSnapshot {
 /// Answers from a snapshot, or says why it cannot.
 ///
 /// # Errors
-/// The name is not held, only the server knows whether a full list is the whole one, the kind has no such field, or it is
+/// Memory cannot write it so, the name is not held, only the server knows whether a full list is the whole one, the kind has no such field, or it is
 /// empty and perhaps gone.
 pub async fn answer(
     resource: &ResourcePath<'_>,
@@ -43,29 +43,30 @@ pub async fn answer(
     age: Duration,
 ) -> Result<FromSnapshot, LiveReason> {
     let namespace = resource.namespace.as_deref();
+    let written = read.writing.of_kind(snapshot.is_unstructured())?;
     let mut continues = false;
     let (body, length) = match resource.name.as_deref() {
         Some(name) => {
             let element = snapshot
                 .get(&key(namespace.unwrap_or_default(), name))
                 .ok_or(LiveReason::Absent)?;
-            let object = snapshot.object(element);
-            if read.pretty {
-                indented(object.into_iter())
+            let object = snapshot.object(element, written.form);
+            if written.pretty {
+                indented([object].into_iter())
             } else {
-                whole(object.concat())
+                whole(object)
             }
         }
         None if snapshot.may_be_removed() => return Err(LiveReason::Empty),
         None => {
             let (page, at, token) = page(resource, read, snapshot).await?;
             continues = page.rest.is_some();
-            let list = snapshot.list_body(page, at, &token);
-            if read.pretty {
+            let list = snapshot.list_body(page, written.form, at, &token);
+            if written.pretty {
                 indented(list)
             } else {
                 let length = list.length();
-                (pieces(list), Some(length))
+                (pieces(list), length)
             }
         }
     };
@@ -178,6 +179,7 @@ mod tests {
     use fleetcache_cache::store::{Element, Store};
 
     use super::*;
+    use crate::writing::{Writing, Written};
 
     fn snapshot() -> Arc<Snapshot> {
         holding(["a", "b"].map(|name| (name.to_owned(), name.to_owned())))
@@ -205,6 +207,13 @@ mod tests {
         store.snapshot(&Arc::new(envelope))
     }
 
+    fn writing(pretty: bool) -> Writing {
+        Writing::always(Written {
+            pretty,
+            ..Written::default()
+        })
+    }
+
     fn read(limit: Option<u64>, labels: &str) -> CachedRead {
         CachedRead {
             freshness: Freshness::Latest,
@@ -212,7 +221,7 @@ mod tests {
             limit,
             from: None,
             by_index: false,
-            pretty: false,
+            writing: Writing::default(),
             selector: Selector::parse(labels, "").unwrap(),
         }
     }
@@ -336,7 +345,7 @@ mod tests {
         for path in ["/api/v1/namespaces/n/pods/a", "/api/v1/pods"] {
             let compact = check(path, None).await.unwrap();
             let pretty = CachedRead {
-                pretty: true,
+                writing: writing(true),
                 ..read(None, "")
             };
             let pretty = ask(path, pretty).await.unwrap();
@@ -362,7 +371,7 @@ mod tests {
                 }
             });
             let read = CachedRead {
-                pretty,
+                writing: writing(pretty),
                 ..read(None, labels)
             };
             let resource = ResourcePath::parse_strict("/api/v1/pods").unwrap();

@@ -12,10 +12,10 @@ use http::HeaderMap;
 use http::header::UPGRADE;
 
 use crate::cache_control::CacheControl;
-use crate::negotiation::negotiate;
 use crate::query::query_pairs;
 use crate::read_settings::{ReadSettings, UnsetResourceVersion};
 use crate::request_info::{RequestInfo, ResourcePath, Verb};
+use crate::writing::Writing;
 
 pub mod watch;
 
@@ -33,8 +33,8 @@ pub struct CachedRead {
     /// The server asks its storage for one object, or an index, if a list that begins with the first object is by such a
     /// selector; whether more follows a full page is then its own affair.
     pub by_index: bool,
-    /// Indented, for people.
-    pub pretty: bool,
+    /// How it is written.
+    pub writing: Writing,
     /// The objects of a list that are asked for.
     pub selector: Selector,
 }
@@ -94,7 +94,7 @@ pub enum LiveReason {
     Path,
     /// The kind cannot be kept, for a reason of its own.
     Refused(Refusal),
-    /// Another representation than plain JSON.
+    /// Another representation than memory has.
     Representation,
     /// A resourceVersion that memory has not reached or cannot answer for: of the future, exact and not held, or malformed.
     ResourceVersion,
@@ -224,8 +224,8 @@ pub fn cacheable<'r>(
     read.max_age = cache_control.max_age;
     let unset = settings.unset_resource_version(&resource.gvr);
     read.freshness = with_cache_control(read.freshness, unset, cache_control)?;
-    let json = negotiate(info.query, headers).ok_or(LiveReason::Representation)?;
-    read.pretty = json.pretty;
+    read.writing = Writing::of(info.verb, info.query, headers);
+    read.writing.likely(&resource.gvr)?;
     Ok((resource, read))
 }
 
@@ -368,7 +368,7 @@ fn options(info: &RequestInfo<'_>, resource: &ResourcePath<'_>) -> Result<Cached
         limit: limit.filter(|_| !is_ignored),
         by_index: from.is_none() && indexed.iter().any(|field| selector.names_one(field)),
         from,
-        pretty: false,
+        writing: Writing::default(),
         selector,
     })
 }

@@ -24,7 +24,7 @@ use tokio_util::task::TaskTracker;
 use crate::body::{Body, empty};
 use crate::error::Error;
 use crate::limits::Limits;
-use crate::negotiation::is_for_people;
+use crate::negotiation::{Offer, indents_errors, is_for_people};
 use crate::query::percent_decode;
 use crate::request_info::{ResourcePath, Verb, is_watch};
 
@@ -125,7 +125,7 @@ impl<'a> FleetRequest<'a> {
 
     /// Whether an error is written for people.
     pub fn indents_errors(&self, headers: &HeaderMap) -> bool {
-        self.resource.is_some() && representation::indents_errors(self.query, headers)
+        self.resource.is_some() && indents_errors(Offer::Json, self.query, headers)
     }
 
     /// The resource that it is about, if it is about one.

@@ -56,3 +56,4 @@ pub mod telemetry;
 pub mod upgrade;
 pub mod watch;
 pub mod why;
+pub mod writing;

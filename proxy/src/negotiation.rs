@@ -1,8 +1,9 @@
-//! Which representation of an answer kube-apiserver would choose, as far as it is JSON. A pure function of the request.
+//! Which representation of an answer kube-apiserver would choose. A pure function of the request and of what is asked.
 //!
 //! What the server does, quirks included, is in `k8s.io/apiserver/pkg/endpoints/handlers/negotiation` and in the parser and
 //! the order of `goautoneg`; built-in kinds go through go-restful before, which has a rule of its own.
 
+use fleetcache_cache::form::MetaVersion;
 use http::HeaderMap;
 use http::header::{ACCEPT, USER_AGENT};
 
@@ -11,25 +12,95 @@ use crate::query::query_pairs;
 /// Go sorts up to this many clauses by insertion, which its odd order makes matter; more are sorted in another way.
 const MOST_CLAUSES: usize = 12;
 
-/// Plain JSON, as an answer is written.
+/// What an endpoint can write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Json {
-    /// Indented for people.
-    pub pretty: bool,
+pub enum Offer {
+    /// A built-in kind of the server, or another with a Go type.
+    BuiltIn,
+    /// A custom resource.
+    Custom,
+    /// JSON alone.
+    Json,
 }
 
-/// How the answer would be written if it would be plain JSON; `None` where it would be anything else, or where that depends
-/// on more than the request.
-pub fn negotiate(query: &str, headers: &HeaderMap) -> Option<Json> {
+/// How an answer is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Representation {
+    /// What is written of objects.
+    pub form: Form,
+    /// In which encoding.
+    pub encoding: Encoding,
+}
+
+/// What is written of objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// All.
+    Object,
+    /// Cells, and what the query says is behind them.
+    Table(MetaVersion),
+    /// The metadata of one object, or of each in a watch.
+    Metadata(MetaVersion),
+    /// The metadata of a list's objects.
+    MetadataList(MetaVersion),
+}
+
+/// In which encoding an answer is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoding {
+    /// JSON.
+    Json {
+        /// Indented for people.
+        pretty: bool,
+    },
+    /// `application/vnd.kubernetes.protobuf`.
+    Protobuf,
+    /// YAML.
+    Yaml,
+}
+
+/// Why there is no representation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unusable {
+    /// Nothing that is offered is accepted.
+    NotAcceptable,
+    /// That depends on more than the request, or it is written as nobody writes it.
+    Unclear,
+}
+
+/// How the server would write its answer.
+///
+/// # Errors
+/// It would refuse, or it is for the server to say.
+pub fn negotiate(
+    offer: Offer,
+    query: &str,
+    headers: &HeaderMap,
+) -> Result<Representation, Unusable> {
     // Of several values the first counts. The server trims it; one that is not plain text is for it to read.
-    let accept = headers
-        .get(ACCEPT)
-        .map_or(Some(""), |it| it.to_str().ok())?;
-    let accepted = accepted(accept.trim())?;
-    let agent = headers.get(USER_AGENT).map_or(&[][..], |it| it.as_bytes());
-    Some(Json {
-        pretty: accepted.pretty || is_for_people(query, agent),
-    })
+    let accept = headers.get(ACCEPT).map_or(Ok(""), |it| it.to_str());
+    let accept = accept.map_err(|_| Unusable::Unclear)?.trim();
+    let mut accepted = accepted(offer, accept)?;
+    if let Encoding::Json { pretty } = &mut accepted.encoding {
+        *pretty |= asks_for_people(query, headers);
+    }
+    Ok(accepted)
+}
+
+/// Whether an error is indented: errors are objects, so a clause that asks for a table or metadata is none for them, and
+/// where there is no other they are written for people.
+pub(crate) fn indents_errors(offer: Offer, query: &str, headers: &HeaderMap) -> bool {
+    let accept = headers.get(ACCEPT).and_then(|it| it.to_str().ok());
+    let accept = accept.unwrap_or_default().trim();
+    let is_for_people = || asks_for_people(query, headers);
+    let Some(clauses) = clauses(accept).filter(|_| !accept.is_empty()) else {
+        return is_for_people();
+    };
+    let mut found = clauses
+        .iter()
+        .filter_map(|clause| clause.given(offer).ok()?);
+    let plain = found.find(|given| given.form == Form::Object);
+    plain.is_none_or(|given| given.encoding == Encoding::Json { pretty: true } || is_for_people())
 }
 
 /// One clause of `Accept`.
@@ -50,61 +121,89 @@ pub(crate) fn clauses(accept: &str) -> Option<Vec<Clause<'_>>> {
     Some(clauses)
 }
 
-/// The first clause that is usable, if it gives plain JSON whatever the kind.
-fn accepted(accept: &str) -> Option<Json> {
+/// What the first clause gives that is usable.
+fn accepted(offer: Offer, accept: &str) -> Result<Representation, Unusable> {
     if accept.is_empty() {
-        return Some(Json { pretty: false });
+        return Ok(PLAIN);
     }
-    // go-restful: some clause must name what it can produce, parameters aside, and `application/*` is no such name. That
-    // another than these does too is not needed.
-    let produced = |clause: &str| {
-        let name = clause
-            .split(';')
-            .next()
-            .unwrap_or_default()
-            .trim_matches(' ');
-        matches!(name, "application/json" | "*/*")
-    };
-    if !accept.split(',').any(produced) {
-        return None;
+    if offer == Offer::BuiltIn && !passes_go_restful(accept) {
+        return Err(Unusable::NotAcceptable);
     }
-    let clauses = clauses(accept)?;
+    let clauses = clauses(accept).ok_or(Unusable::Unclear)?;
     if clauses.len() > MOST_CLAUSES {
-        return None;
+        return Err(Unusable::Unclear);
     }
-    let usable = clauses.iter().find(|clause| clause.may_be_used())?;
-    usable.plain_json()
+    for clause in &clauses {
+        if let Some(given) = clause.given(offer)? {
+            return Ok(given);
+        }
+    }
+    Err(Unusable::NotAcceptable)
 }
 
-impl Clause<'_> {
-    /// Whether any kind may be answered so. Kinds differ in what else than JSON they have.
-    fn may_be_used(&self) -> bool {
-        match (self.media_type, self.subtype) {
-            ("application", subtype) => {
-                matches!(
-                    subtype,
-                    "*" | "cbor" | "json" | "vnd.kubernetes.protobuf" | "yaml"
-                )
-            }
-            ("*", subtype) => subtype == "*",
-            _ => false,
-        }
-    }
+/// Whether built-in kinds are asked for anything that go-restful knows them to produce: some clause must name it, parameters
+/// aside, and `application/*` is no such name. That another than these does too is not needed.
+fn passes_go_restful(accept: &str) -> bool {
+    let produced = |clause: &str| {
+        let name = clause.split(';').next().unwrap_or_default();
+        matches!(
+            name.trim_matches(' '),
+            "*/*" | "application/json" | "application/vnd.kubernetes.protobuf" | "application/yaml"
+        )
+    };
+    accept.split(',').any(produced)
+}
 
-    fn plain_json(&self) -> Option<Json> {
-        if !matches!(self.subtype, "json" | "*") {
-            return None;
-        }
-        let mut pretty = false;
+const PLAIN: Representation = Representation {
+    form: Form::Object,
+    encoding: Encoding::Json { pretty: false },
+};
+
+impl Clause<'_> {
+    /// What it gives; `None` where it is passed over.
+    fn given(&self, offer: Offer) -> Result<Option<Representation>, Unusable> {
+        // A wildcard gives the first that is offered and has the form that is asked for, which JSON is and has.
+        let encoding = match (self.media_type, self.subtype) {
+            ("*", "*") | ("application", "*" | "json") => Encoding::Json { pretty: false },
+            ("application", "yaml") => Encoding::Yaml,
+            ("application", "vnd.kubernetes.protobuf") => Encoding::Protobuf,
+            // Some servers have it.
+            ("application", "cbor") if offer != Offer::Json => return Err(Unusable::Unclear),
+            _ => return Ok(None),
+        };
+        let (mut kind, mut group, mut version, mut pretty) = ("", "", "", false);
         for (name, value) in &self.parameters {
             match *name {
-                // Another form of the answer, or a clause that is skipped.
-                "as" | "g" | "v" | "stream" | "sv" => return None,
+                "as" => kind = value,
+                "g" => group = value,
+                "v" => version = value,
                 "pretty" => pretty = *value == "1",
+                // Which streams there are depends on the server.
+                "stream" | "sv" if offer != Offer::Json => return Err(Unusable::Unclear),
                 _ => {}
             }
         }
-        Some(Json { pretty })
+        let meta_version = match (group, version) {
+            ("meta.k8s.io", "v1") => Some(MetaVersion::V1),
+            ("meta.k8s.io", "v1beta1") => Some(MetaVersion::V1beta1),
+            _ => None,
+        };
+        // Each of the three makes it another form, which there must be.
+        let form = match (kind, group, version, meta_version) {
+            ("", "", "", _) => Form::Object,
+            ("Table", .., Some(version)) => Form::Table(version),
+            ("PartialObjectMetadata", .., Some(version)) => Form::Metadata(version),
+            ("PartialObjectMetadataList", .., Some(version)) => Form::MetadataList(version),
+            _ => return Ok(None),
+        };
+        let encoding = match (encoding, form, offer) {
+            (Encoding::Json { .. }, ..) => Encoding::Json { pretty },
+            (_, _, Offer::Json) => return Ok(None),
+            (Encoding::Protobuf, Form::Table(_), _) => return Ok(None),
+            (Encoding::Protobuf, Form::Object, Offer::Custom) => return Ok(None),
+            (encoding, ..) => encoding,
+        };
+        Ok(Some(Representation { form, encoding }))
     }
 }
 
@@ -169,6 +268,12 @@ fn sort(clauses: &mut [Clause<'_>]) {
     }
 }
 
+/// Whether the query or the agent of a request asks for indentation.
+pub(crate) fn asks_for_people(query: &str, headers: &HeaderMap) -> bool {
+    let agent = headers.get(USER_AGENT).map_or(&[][..], |it| it.as_bytes());
+    is_for_people(query, agent)
+}
+
 /// Whether the query or the agent asks for indentation.
 pub(crate) fn is_for_people(query: &str, agent: &[u8]) -> bool {
     // The server looks into the query only if the word itself stands there.
@@ -195,22 +300,32 @@ mod tests {
 
     use super::*;
 
-    const COMPACT: Option<Json> = Some(Json { pretty: false });
-    const PRETTY: Option<Json> = Some(Json { pretty: true });
+    const COMPACT: Option<Representation> = json(Form::Object, false);
+    const PRETTY: Option<Representation> = json(Form::Object, true);
 
-    fn check(query: &str, headers: &[(HeaderName, &str)]) -> Option<Json> {
-        let headers = headers
-            .iter()
-            .map(|(name, value)| (name.clone(), HeaderValue::from_str(value).unwrap()));
+    const fn json(form: Form, pretty: bool) -> Option<Representation> {
+        Some(Representation {
+            form,
+            encoding: Encoding::Json { pretty },
+        })
+    }
+
+    const fn other(form: Form, encoding: Encoding) -> Option<Representation> {
+        Some(Representation { form, encoding })
+    }
+
+    fn check(offer: Offer, query: &str, headers: &[(HeaderName, &str)]) -> Option<Representation> {
         let mut map = HeaderMap::new();
         for (name, value) in headers {
-            map.append(name, value);
+            map.append(name, HeaderValue::from_str(value).unwrap());
         }
-        negotiate(query, &map)
+        negotiate(offer, query, &map).ok()
     }
 
     #[test]
     fn accept_is_read_as_the_server_reads_it() {
+        const YAML: Option<Representation> = other(Form::Object, Encoding::Yaml);
+        const PROTOBUF: Option<Representation> = other(Form::Object, Encoding::Protobuf);
         for (accept, expected) in [
             ("application/json", COMPACT),
             ("application/json, */*", COMPACT),
@@ -228,9 +343,9 @@ mod tests {
             ("application/json;export=1;profile=x", COMPACT),
             ("application/json;q=0.9,application/yaml;q=0.1", COMPACT),
             ("application/yaml;q=0.1,application/json;q=0.9", COMPACT),
-            ("application/json;q=0.1, application/yaml;q=0.9", None),
+            ("application/json;q=0.1, application/yaml;q=0.9", YAML),
             // A name is before a wildcard, whatever they weigh.
-            ("*/*;q=0.9,application/yaml;q=0.1", None),
+            ("*/*;q=0.9,application/yaml;q=0.1", YAML),
             ("*/*;q=0.9,application/json;pretty=1;q=0.1", PRETTY),
             ("*/*,application/*;pretty=1", PRETTY),
             ("application/*", None),
@@ -246,19 +361,18 @@ mod tests {
                 "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,image/apng,*/*;q=0.8,application/signed-exchange;v=b3;q=0.7",
                 COMPACT,
             ),
-            (
-                "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
-                None,
-            ),
-            ("application/json;as=Nonsense,application/json", None),
+            ("application/json;as=Nonsense,application/json", COMPACT),
             ("application/json;stream=watch", None),
-            ("application/vnd.kubernetes.protobuf,application/json", None),
+            (
+                "application/vnd.kubernetes.protobuf,application/json",
+                PROTOBUF,
+            ),
             (
                 "application/json,application/vnd.kubernetes.protobuf",
                 COMPACT,
             ),
             ("application/cbor,application/json", None),
-            ("application/yaml", None),
+            ("application/yaml", YAML),
             ("application/json;q=1e0", None),
             ("application/json;q= 1", None),
             ("application/json;q=.", None),
@@ -279,16 +393,87 @@ mod tests {
                 None,
             ),
         ] {
-            assert_eq!(check("", &[(ACCEPT, accept)]), expected, "{accept}");
+            let headers = [(ACCEPT, accept)];
+            let negotiated = check(Offer::BuiltIn, "", &headers);
+            assert_eq!(negotiated, expected, "{accept}");
         }
         // The first of several headers counts.
         let two = [(ACCEPT, "application/json"), (ACCEPT, "text/html")];
-        assert_eq!(check("", &two), COMPACT);
+        assert_eq!(check(Offer::BuiltIn, "", &two), COMPACT);
         let two = [(ACCEPT, "text/html"), (ACCEPT, "application/json")];
-        assert_eq!(check("", &two), None);
+        assert_eq!(check(Offer::BuiltIn, "", &two), None);
         let mut bytes = HeaderMap::new();
         bytes.insert(ACCEPT, HeaderValue::from_bytes(b"*/*;x=\xff").unwrap());
-        assert_eq!(negotiate("", &bytes), None);
+        let unclear = Err(Unusable::Unclear);
+        assert_eq!(negotiate(Offer::BuiltIn, "", &bytes), unclear);
+    }
+
+    /// The same clauses for built-in kinds and for custom resources.
+    #[test]
+    fn other_forms_than_objects_are_negotiated_about_for_each_sort_of_kind() {
+        const V1: MetaVersion = MetaVersion::V1;
+        const V1BETA1: MetaVersion = MetaVersion::V1beta1;
+        const TABLE: Option<Representation> = json(Form::Table(V1), false);
+        let metadata = |encoding| other(Form::MetadataList(V1), encoding);
+        for (accept, built_in, custom) in [
+            // kubectl get.
+            (
+                "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json",
+                TABLE,
+                TABLE,
+            ),
+            (
+                "application/json;as=Table;v=v2;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io;pretty=1",
+                json(Form::Table(V1BETA1), true),
+                json(Form::Table(V1BETA1), true),
+            ),
+            ("*/*;as=Table;v=v1;g=meta.k8s.io", TABLE, TABLE),
+            ("application/*;as=Table;v=v1;g=meta.k8s.io", None, TABLE),
+            ("application/json;as=Table;v=v1", None, None),
+            ("application/json;as=Table;g=meta.k8s.io", None, None),
+            ("application/json;v=v1;g=meta.k8s.io", None, None),
+            ("application/json;v=v2,*/*", COMPACT, COMPACT),
+            (
+                "application/yaml;as=Table;v=v1;g=meta.k8s.io",
+                other(Form::Table(V1), Encoding::Yaml),
+                other(Form::Table(V1), Encoding::Yaml),
+            ),
+            (
+                "application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io,application/json",
+                COMPACT,
+                COMPACT,
+            ),
+            // The metadata client of client-go.
+            (
+                "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json",
+                metadata(Encoding::Protobuf),
+                metadata(Encoding::Protobuf),
+            ),
+            (
+                "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+                json(Form::Metadata(V1), false),
+                json(Form::Metadata(V1), false),
+            ),
+            // The typed clients.
+            (
+                "application/vnd.kubernetes.protobuf,application/json",
+                other(Form::Object, Encoding::Protobuf),
+                COMPACT,
+            ),
+            (
+                "application/vnd.kubernetes.protobuf",
+                other(Form::Object, Encoding::Protobuf),
+                None,
+            ),
+            ("application/*", None, COMPACT),
+            ("text/html", None, None),
+        ] {
+            let headers = [(ACCEPT, accept)];
+            let negotiated = check(Offer::BuiltIn, "", &headers);
+            assert_eq!(negotiated, built_in, "{accept}");
+            let negotiated = check(Offer::Custom, "", &headers);
+            assert_eq!(negotiated, custom, "{accept}");
+        }
     }
 
     #[test]
@@ -325,9 +510,11 @@ mod tests {
             ("pretty=%1&pretty=true", "", PRETTY),
         ] {
             let headers = [(USER_AGENT, agent)];
-            assert_eq!(check(query, &headers), expected, "{query} {agent}");
+            let negotiated = check(Offer::BuiltIn, query, &headers);
+            assert_eq!(negotiated, expected, "{query} {agent}");
         }
         let accept = "application/json;pretty=1";
-        assert_eq!(check("pretty=false", &[(ACCEPT, accept)]), PRETTY);
+        let negotiated = check(Offer::BuiltIn, "pretty=false", &[(ACCEPT, accept)]);
+        assert_eq!(negotiated, PRETTY);
     }
 }

@@ -115,8 +115,11 @@ pub(crate) async fn begin(
             snapshot(informer, on, scope, freshness).await?
         }
     };
+    let written = watch.writing.of_kind(held.is_unstructured())?;
     let selector = held.bind(&watch.selector).ok_or(LiveReason::Selector)?;
-    let mut watcher = watcher.of(resource.namespace.as_deref(), selector);
+    let mut watcher = watcher
+        .of(resource.namespace.as_deref(), selector)
+        .written_as(written.form);
     match watch.begin {
         Begin::After(_) => {}
         Begin::Now(_) => watcher = watcher.after(&held),

@@ -9,6 +9,7 @@ use bytes::{Bytes, BytesMut};
 
 use super::Element;
 use crate::envelope::Envelope;
+use crate::form::Form;
 use crate::resource_version::ResourceVersion;
 use crate::selector::BoundSelector;
 
@@ -48,7 +49,7 @@ pub struct Change {
     /// The object after it, or as the server sent it for the last time.
     element: Arc<Element>,
     previous: Option<Arc<Element>>,
-    /// The line for whoever selects everything: made by the first watcher that takes it, sent to all.
+    /// The line of objects for whoever selects everything: made by the first watcher that takes it, sent to all.
     line: OnceLock<Bytes>,
 }
 
@@ -100,6 +101,7 @@ impl Change {
     pub fn line(
         &self,
         envelope: &Envelope,
+        form: Form,
         namespace: Option<&str>,
         selector: &BoundSelector,
     ) -> Result<Option<Bytes>, Unreadable> {
@@ -107,7 +109,7 @@ impl Change {
             return Ok(None);
         }
         if selector.is_empty() {
-            return Ok(Some(self.whole_line(envelope)));
+            return Ok(Some(self.whole_line(envelope, form)));
         }
         let selects = |element: &Element| {
             if element.values.is_none() && selector.reads_values() {
@@ -124,23 +126,28 @@ impl Change {
             (true, false) => EventType::Deleted,
         };
         Ok(Some(if event_type == self.event_type {
-            self.whole_line(envelope)
+            self.whole_line(envelope, form)
         } else if let Some(left) = self.previous.as_ref().filter(|_| !after) {
-            event_line(envelope, event_type, &left.item_at(self.resource_version()))
+            let item = left.item_at(self.resource_version());
+            event_line(envelope, form, event_type, &item)
         } else {
-            event_line(envelope, event_type, &self.element.item)
+            event_line(envelope, form, event_type, &self.element.item)
         }))
     }
 
-    fn whole_line(&self, envelope: &Envelope) -> Bytes {
-        let line = || event_line(envelope, self.event_type, &self.element.item);
-        self.line.get_or_init(line).clone()
+    fn whole_line(&self, envelope: &Envelope, form: Form) -> Bytes {
+        let line = || event_line(envelope, form, self.event_type, &self.element.item);
+        match form {
+            Form::Object => self.line.get_or_init(line).clone(),
+            // Short, and few ask for it.
+            Form::Metadata(_) => line(),
+        }
     }
 }
 
-fn event_line(envelope: &Envelope, event_type: EventType, item: &Bytes) -> Bytes {
-    let mut line = BytesMut::with_capacity(item.len() + 128);
-    write_event(&mut line, envelope, event_type, item);
+fn event_line(envelope: &Envelope, form: Form, event_type: EventType, item: &Bytes) -> Bytes {
+    let mut line = BytesMut::with_capacity(form.room(item.len()));
+    write_event(&mut line, envelope, form, event_type, item);
     line.freeze()
 }
 
@@ -148,15 +155,14 @@ fn event_line(envelope: &Envelope, event_type: EventType, item: &Bytes) -> Bytes
 pub(super) fn write_event(
     to: &mut BytesMut,
     envelope: &Envelope,
+    form: Form,
     event_type: EventType,
     item: &Bytes,
 ) {
     to.extend_from_slice(br#"{"type":""#);
     to.extend_from_slice(event_type.as_str().as_bytes());
     to.extend_from_slice(br#"","object":"#);
-    let [prefix, object, _] = envelope.object_from_item(item);
-    to.extend_from_slice(&prefix);
-    to.extend_from_slice(&object);
+    envelope.write_object(to, form, item);
     to.extend_from_slice(b"}\n");
 }
 
@@ -190,10 +196,18 @@ mod tests {
         let envelope = envelope();
         let selector = Selector::parse("a=x", "").unwrap();
         let selector = selector.bind(envelope.fields()).unwrap();
-        assert_eq!(change.line(&envelope, Some("m"), &selector), Ok(None));
+        assert_eq!(
+            change.line(&envelope, Form::Object, Some("m"), &selector),
+            Ok(None)
+        );
         let all = BoundSelector::default();
-        let whole = change.line(&envelope, Some("n"), &all).unwrap().unwrap();
-        let line = change.line(&envelope, None, &selector).unwrap()?;
+        let whole = change
+            .line(&envelope, Form::Object, Some("n"), &all)
+            .unwrap()
+            .unwrap();
+        let line = change
+            .line(&envelope, Form::Object, None, &selector)
+            .unwrap()?;
         let of_all = |line: &Bytes| line.as_ptr() == whole.as_ptr();
         let line_type = line.split(|byte| *byte == b'"').nth(3).unwrap();
         let whole_type = whole.split(|byte| *byte == b'"').nth(3).unwrap();

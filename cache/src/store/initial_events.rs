@@ -6,6 +6,7 @@ use bytes::{Bytes, BytesMut};
 
 use super::change::{EventType, write_event};
 use super::{CHUNK_BYTES, STEP, Snapshot};
+use crate::form::Form;
 use crate::key_range::KeyRange;
 use crate::selector::BoundSelector;
 
@@ -16,14 +17,16 @@ pub struct InitialEvents {
     snapshot: Arc<Snapshot>,
     /// The keys that are yet to be looked at; `None` after the last.
     keys: Option<KeyRange>,
+    form: Form,
 }
 
 impl InitialEvents {
     /// Those of a namespace, or all.
-    pub fn new(snapshot: Arc<Snapshot>, namespace: Option<&str>) -> Self {
+    pub fn new(snapshot: Arc<Snapshot>, form: Form, namespace: Option<&str>) -> Self {
         Self {
             snapshot,
             keys: Some(KeyRange::of_namespace(namespace)),
+            form,
         }
     }
 
@@ -42,7 +45,8 @@ impl InitialEvents {
             last = Some(&element.key);
             if selector.is_empty() || selector.matches(element) {
                 let envelope = &self.snapshot.envelope;
-                write_event(&mut chunk, envelope, EventType::Added, &element.item);
+                let item = &element.item;
+                write_event(&mut chunk, envelope, self.form, EventType::Added, item);
             }
         }
         Some(chunk.freeze())

@@ -8,6 +8,7 @@ use imbl::OrdMap;
 
 use super::{CHUNK_BYTES, Element, Page};
 use crate::envelope::Envelope;
+use crate::form::Form;
 use crate::resource_version::ResourceVersion;
 use crate::selector::{BoundSelector, Selector};
 
@@ -83,26 +84,42 @@ impl Snapshot {
         (self.unreadable == 0 || !bound.reads_values()).then_some(bound)
     }
 
-    /// The pieces of a GET's body.
-    pub fn object(&self, element: &Element) -> [Bytes; 3] {
-        self.envelope.object_from_item(&element.item)
+    /// Whether the kind is a custom resource (or another that the server keeps without a Go type).
+    pub fn is_unstructured(&self) -> bool {
+        self.envelope.is_unstructured()
+    }
+
+    /// The body of a GET.
+    pub fn object(&self, element: &Element, form: Form) -> Bytes {
+        let mut body = BytesMut::with_capacity(form.room(element.item.len()));
+        self.envelope.write_object(&mut body, form, &element.item);
+        body.extend_from_slice(b"\n");
+        body.freeze()
     }
 
     /// The body of a LIST at a version that this snapshot is the state at. `continue_token` is empty where no more follows.
     pub fn list_body(
         &self,
         page: Page,
+        form: Form,
         resource_version: ResourceVersion,
         continue_token: &str,
     ) -> ListBody {
         let remaining = page.rest.and_then(|rest| rest.count);
-        let (head, tail) = self
-            .envelope
-            .around_list(resource_version, continue_token, remaining);
+        let (mut head, mut tail) =
+            self.envelope
+                .around_list(form, resource_version, continue_token, remaining);
+        if page.items.is_empty() && form != Form::Object {
+            // Go's slice that nothing was appended to, where objects have one that was made empty.
+            let list = [head.strip_suffix(b"[").unwrap_or(&head), b"null"].concat();
+            (head, tail) = (list.into(), tail.slice(1..));
+        }
         let commas = page.items.len().saturating_sub(1);
         let items: usize = page.items.iter().map(Bytes::len).sum();
         ListBody {
             length: (head.len() + items + commas + tail.len()) as u64,
+            form,
+            envelope: Arc::clone(&self.envelope),
             head: Some(head),
             tail: Some(tail),
             items: page.items.into_iter(),
@@ -114,7 +131,10 @@ impl Snapshot {
 /// The body of a LIST as chunks of some 64 KiB.
 #[derive(Debug)]
 pub struct ListBody {
+    /// Bytes of the whole body, where its objects are written whole.
     length: u64,
+    form: Form,
+    envelope: Arc<Envelope>,
     head: Option<Bytes>,
     tail: Option<Bytes>,
     items: std::vec::IntoIter<Bytes>,
@@ -122,9 +142,9 @@ pub struct ListBody {
 }
 
 impl ListBody {
-    /// Bytes of the whole body, taken before the first chunk.
-    pub fn length(&self) -> u64 {
-        self.length
+    /// Bytes of the whole body; `None` where that is known only when it is written.
+    pub fn length(&self) -> Option<u64> {
+        (self.form == Form::Object).then_some(self.length)
     }
 }
 
@@ -146,7 +166,7 @@ impl Iterator for ListBody {
             if !std::mem::take(&mut self.first) {
                 chunk.extend_from_slice(b",");
             }
-            chunk.extend_from_slice(&item);
+            self.envelope.write_item(&mut chunk, self.form, &item);
         }
         Some(chunk.freeze())
     }

@@ -116,7 +116,9 @@ impl From<&Answer> for Comparable {
 fn without_list_version(answer: &Answer) -> String {
     let text = answer.text();
     let Ok(list) = answer.json() else { return text };
-    if !list["items"].is_array() && !list["rows"].is_array() {
+    // A list of metadata without any has `null`.
+    let is_list = list["items"].is_array() || list.get("items").is_some_and(Value::is_null);
+    if !is_list && !list["rows"].is_array() {
         return text;
     }
     // Indented or not.
@@ -134,7 +136,7 @@ fn without_list_version(answer: &Answer) -> String {
 /// Built-in lists have their metadata in front of the items, custom resources behind.
 fn replace_in_envelope(text: &str, colon: &str, found: &str) -> String {
     let in_front = text.find(&format!("\"metadata\"{colon}{{"))
-        < text.find(&format!("\"items\"{colon}["))
+        < text.find(&format!("\"items\"{colon}"))
         || text.starts_with("{\"kind\":\"Table\"");
     let at = if in_front {
         text.find(found)

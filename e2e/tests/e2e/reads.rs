@@ -3,6 +3,7 @@
 mod answers;
 mod clients;
 mod fields;
+mod metadata;
 mod odd;
 mod pretty;
 mod selectors;

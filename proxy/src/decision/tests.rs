@@ -1,8 +1,10 @@
 //! Requests, and where they go.
 
+use fleetcache_cache::form::{Form, MetaVersion};
 use http::{HeaderName, HeaderValue, Method};
 
 use super::*;
+use crate::writing::Written;
 
 fn check(target: &str, headers: &[(&str, &str)]) -> Result<CachedRead, LiveReason> {
     check_with(&ReadSettings::default(), target, headers)
@@ -91,7 +93,7 @@ fn plain_reads_may_come_from_memory() {
             limit,
             from: None,
             by_index: false,
-            pretty: false,
+            writing: Writing::default(),
             selector: Selector::default(),
         })
     };
@@ -307,16 +309,38 @@ fn what_only_the_server_can_answer_goes_live() {
 }
 
 #[test]
-fn only_plain_json_comes_from_memory() {
-    for (name, value, expected) in [
-        ("accept", "application/json", Ok(false)),
-        ("accept", "application/json;pretty=1", Ok(true)),
-        ("user-agent", "curl/8.0", Ok(true)),
-        ("accept", "text/html", Err(LiveReason::Representation)),
-        ("upgrade", "websocket", Err(LiveReason::Upgrade)),
-        ("cache-control", "no-store", Err(LiveReason::CacheControl)),
+fn what_memory_can_write_comes_from_it() {
+    const LIST: &str = "/api/v1/pods";
+    const ONE: &str = "/api/v1/namespaces/x/pods/p";
+    const CUSTOM: &str = "/apis/example.com/v1/widgets";
+    let written = |form, pretty| Ok(Written { form, pretty });
+    let json = |pretty| written(Form::Object, pretty);
+    let metadata = || written(Form::Metadata(MetaVersion::V1), false);
+    let as_one = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+    let as_list = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+    let typed = "application/vnd.kubernetes.protobuf,application/json";
+    for (target, name, value, expected) in [
+        (LIST, "accept", "application/json", json(false)),
+        (LIST, "accept", "application/json;pretty=1", json(true)),
+        (LIST, "user-agent", "curl/8.0", json(true)),
+        (LIST, "accept", "text/html", Err(LiveReason::Representation)),
+        (LIST, "upgrade", "websocket", Err(LiveReason::Upgrade)),
+        (
+            LIST,
+            "cache-control",
+            "no-store",
+            Err(LiveReason::CacheControl),
+        ),
+        (LIST, "accept", as_list, metadata()),
+        (LIST, "accept", as_one, Err(LiveReason::Representation)),
+        (ONE, "accept", as_one, metadata()),
+        (ONE, "accept", as_list, Err(LiveReason::Representation)),
+        (LIST, "accept", typed, Err(LiveReason::Representation)),
+        (CUSTOM, "accept", typed, json(false)),
     ] {
-        let pretty = check("/api/v1/pods", &[(name, value)]).map(|read| read.pretty);
-        assert_eq!(pretty, expected, "{name}: {value}");
+        let is_custom = target == CUSTOM;
+        let written =
+            check(target, &[(name, value)]).and_then(|read| read.writing.of_kind(is_custom));
+        assert_eq!(written, expected, "{target} {name}: {value}");
     }
 }

@@ -9,10 +9,10 @@ use http::header::UPGRADE;
 
 use super::{Freshness, LiveReason, is_plain_duration, resource, selector, with_cache_control};
 use crate::cache_control::CacheControl;
-use crate::negotiation::negotiate;
 use crate::query::query_pairs;
 use crate::read_settings::ReadSettings;
 use crate::request_info::{RequestInfo, ResourcePath};
+use crate::writing::Writing;
 
 /// No watch is asked to last longer; more seconds than this are counted in another way by the server.
 const LONGEST: i64 = 1_000_000_000;
@@ -30,6 +30,8 @@ pub struct CachedWatch {
     pub max_age: Option<Duration>,
     /// The objects that are asked for.
     pub selector: Selector,
+    /// How they are written.
+    pub writing: Writing,
 }
 
 /// Where a watch begins.
@@ -72,7 +74,8 @@ pub fn watchable<'r>(
         *freshness = with_cache_control(*freshness, unset, cache_control)?;
     }
     // Whether lines are indented is not asked: those of a stream are not.
-    negotiate(info.query, headers).ok_or(LiveReason::Representation)?;
+    watch.writing = Writing::of(info.verb, info.query, headers);
+    watch.writing.likely(&resource.gvr)?;
     Ok((resource, watch))
 }
 
@@ -135,6 +138,7 @@ fn options(info: &RequestInfo<'_>) -> Result<CachedWatch, LiveReason> {
         timeout: timeout.filter(|timeout| !timeout.is_zero()),
         max_age: None,
         selector: selector(labels, fields)?,
+        writing: Writing::default(),
     })
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use fleetcache_cache::form::Form as CacheForm;
 use fleetcache_cache::informer::NotServable;
 use fleetcache_cache::own_kind::CONNECTION;
 use fleetcache_cache::store::Page;
@@ -63,7 +64,7 @@ impl FleetApi {
                 let around = match representation.form {
                     Form::Object => {
                         let page = self.shown(page, |object| object.to_json()).await;
-                        let list = snapshot.list_body(page, at, &token);
+                        let list = snapshot.list_body(page, CacheForm::Object, at, &token);
                         return Ok(respond(list, representation.pretty));
                     }
                     Form::Metadata(_) => {

@@ -15,6 +15,7 @@ use super::selectors;
 use crate::decision::watch::{Begin, CachedWatch};
 use crate::decision::{CachedRead, Freshness};
 use crate::query::query_pairs;
+use crate::writing::Writing;
 
 const MATCH: &str = "resourceVersionMatch";
 
@@ -139,6 +140,7 @@ pub(super) fn watch(query: &str) -> Result<Option<CachedWatch>, Refusal> {
         timeout: (!timeout.is_zero()).then_some(timeout),
         max_age: None,
         selector,
+        writing: Writing::default(),
     }))
 }
 
@@ -157,7 +159,7 @@ fn read(
         limit,
         from,
         by_index: false,
-        pretty: false,
+        writing: Writing::default(),
         selector,
     }
 }

@@ -2,11 +2,12 @@
 //! as the object, as a table or as metadata alone. YAML and protobuf are not offered.
 
 use http::HeaderMap;
-use http::header::{ACCEPT, USER_AGENT};
 
 use super::refusal::Refusal;
 use super::table::Include;
-use crate::negotiation::{Clause, clauses, is_for_people};
+use crate::negotiation::{
+    self, Encoding, Offer, Representation as Negotiated, Unusable, asks_for_people, negotiate,
+};
 use crate::query::query_pairs;
 
 /// What there is.
@@ -40,79 +41,23 @@ impl Representation {
     /// # Errors
     /// Nothing that is offered is accepted.
     pub(super) fn of(query: &str, headers: &HeaderMap) -> Result<Self, Refusal> {
-        let accept = headers.get(ACCEPT).and_then(|it| it.to_str().ok());
-        let accept = accept.unwrap_or_default().trim();
-        let agent = headers.get(USER_AGENT).map_or(&[][..], |it| it.as_bytes());
-        let pretty = is_for_people(query, agent);
-        let plain = Self {
-            form: Form::Object,
-            pretty,
+        let (form, pretty) = match negotiate(Offer::Json, query, headers) {
+            Ok(Negotiated { form, encoding }) => {
+                (form, encoding == Encoding::Json { pretty: true })
+            }
+            Err(Unusable::NotAcceptable) => {
+                return Err(Refusal::NotAcceptable(OFFERED.to_owned()));
+            }
+            Err(Unusable::Unclear) => (negotiation::Form::Object, asks_for_people(query, headers)),
         };
-        if accept.is_empty() {
-            return Ok(plain);
-        }
-        let Some(clauses) = clauses(accept) else {
-            return Ok(plain);
-        };
-        let not_acceptable = || Refusal::NotAcceptable(OFFERED.to_owned());
-        let found = clauses.iter().find_map(form);
-        let (form, asked) = found.ok_or_else(not_acceptable)?;
         let form = match form {
-            Form::Table(version, _) => Form::Table(version, include(query)?),
-            form => form,
+            negotiation::Form::Object => Form::Object,
+            negotiation::Form::Table(version) => Form::Table(version.as_str(), include(query)?),
+            negotiation::Form::Metadata(version) => Form::Metadata(version.as_str()),
+            negotiation::Form::MetadataList(version) => Form::MetadataList(version.as_str()),
         };
-        let pretty = pretty || asked;
         Ok(Self { form, pretty })
     }
-}
-
-/// Whether an error is indented: errors are objects, so a clause that asks for a table or metadata is none for them, and
-/// where there is no other they are written for people.
-pub(super) fn indents_errors(query: &str, headers: &HeaderMap) -> bool {
-    let accept = headers.get(ACCEPT).and_then(|it| it.to_str().ok());
-    let accept = accept.unwrap_or_default().trim();
-    let agent = headers.get(USER_AGENT).map_or(&[][..], |it| it.as_bytes());
-    let Some(clauses) = clauses(accept).filter(|_| !accept.is_empty()) else {
-        return is_for_people(query, agent);
-    };
-    let mut found = clauses.iter().filter_map(form);
-    let plain = found.find(|(form, _)| *form == Form::Object);
-    plain.is_none_or(|(_, asked)| asked || is_for_people(query, agent))
-}
-
-/// What a clause asks for, and whether indented; `None` where it is another type or another form.
-fn form(clause: &Clause<'_>) -> Option<(Form, bool)> {
-    let is_json = matches!(
-        (clause.media_type, clause.subtype),
-        ("application", "json" | "*") | ("*", "*")
-    );
-    if !is_json {
-        return None;
-    }
-    let (mut kind, mut group, mut version, mut pretty) = ("", "", "", false);
-    for (name, value) in &clause.parameters {
-        match *name {
-            "as" => kind = value,
-            "g" => group = value,
-            "v" => version = value,
-            "pretty" => pretty = *value == "1",
-            _ => {}
-        }
-    }
-    let version = match version {
-        "v1" => "v1",
-        "v1beta1" => "v1beta1",
-        _ => "",
-    };
-    let form = match (kind, group, version) {
-        ("", ..) => Form::Object,
-        (_, _, "") => return None,
-        ("Table", "meta.k8s.io", version) => Form::Table(version, Include::default()),
-        ("PartialObjectMetadata", "meta.k8s.io", version) => Form::Metadata(version),
-        ("PartialObjectMetadataList", "meta.k8s.io", version) => Form::MetadataList(version),
-        _ => return None,
-    };
-    Some((form, pretty))
 }
 
 /// What a table is to have behind its cells.
@@ -130,6 +75,8 @@ fn include(query: &str) -> Result<Include, Refusal> {
 
 #[cfg(test)]
 mod tests {
+    use http::header::ACCEPT;
+
     use super::*;
 
     fn check(accept: &str) -> Option<Form> {

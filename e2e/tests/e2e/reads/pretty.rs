@@ -122,7 +122,7 @@ async fn accept_is_read_as_the_server_reads_it() {
             "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,image/apng,*/*;q=0.8,application/signed-exchange;v=b3;q=0.7",
             true,
         ),
-        ("application/json;as=Nonsense,application/json", false),
+        ("application/json;as=Nonsense,application/json", true),
         ("application/json;stream=watch", false),
         ("application/json;sv=v1", false),
         ("application/cbor,application/json", false),

@@ -3,7 +3,7 @@
 use super::{CONFIGMAPS, PODS, Row, WIDGETS};
 
 /// `true`: the answer is JSON, which memory has.
-const ACCEPT: [(&str, bool); 26] = [
+const ACCEPT: [(&str, bool); 24] = [
     ("application/json", true),
     ("application/json, */*", true),
     ("*/*", true),
@@ -26,18 +26,10 @@ const ACCEPT: [(&str, bool); 26] = [
     ("application/json;as=Foo;v=v1;g=meta.k8s.io", false),
     (
         "application/json;as=Foo;v=v1;g=meta.k8s.io,application/json",
-        false,
+        true,
     ),
     ("application/json;v=v2", false),
     ("application/json;stream=watch", false),
-    (
-        "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
-        false,
-    ),
-    (
-        "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
-        false,
-    ),
     ("garbage", false),
 ];
 
@@ -50,6 +42,33 @@ pub(super) fn rows() -> Vec<Row> {
             WIDGETS.to_owned(),
         ] {
             rows.push(Row::get("50 accept", path, hit).with("accept", accept));
+        }
+    }
+    // What is no list has no list's metadata, and the other way round.
+    for (of_list, accept) in [
+        (
+            true,
+            "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
+        ),
+        (
+            true,
+            "application/json;as=PartialObjectMetadataList;v=v1beta1;g=meta.k8s.io;pretty=1",
+        ),
+        (
+            false,
+            "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
+        ),
+        (
+            false,
+            "application/yaml;q=0.1,*/*;as=PartialObjectMetadata;v=v1beta1;g=meta.k8s.io",
+        ),
+    ] {
+        for (path, is_list) in [
+            (CONFIGMAPS.to_owned(), true),
+            (format!("{CONFIGMAPS}/cm1"), false),
+            (WIDGETS.to_owned(), true),
+        ] {
+            rows.push(Row::get("50 accept", path, of_list == is_list).with("accept", accept));
         }
     }
     let mut bare = Row::get("50 accept", CONFIGMAPS, true);

@@ -139,11 +139,11 @@ pub(super) fn representations() -> Vec<Row> {
         ("application/json;as=Table;v=v1;g=meta.k8s.io", false),
         (
             "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
-            false,
+            true,
         ),
         (
             "application/json;as=Foo;v=v1;g=meta.k8s.io,application/json",
-            false,
+            true,
         ),
     ] {
         for path in [ROLES, WIDGETS] {
@@ -153,6 +153,8 @@ pub(super) fn representations() -> Vec<Row> {
             } else {
                 "resourceVersion=$MID&allowWatchBookmarks=true"
             };
+            // Custom resources have no protobuf, so the next clause counts.
+            let hit = hit || path == WIDGETS && accept.ends_with("protobuf,application/json");
             let script = row("accept", path, query, hit);
             let table_with_ages = path == WIDGETS && accept.contains("Table");
             let refused =

@@ -1,0 +1,41 @@
+//! What is written of an object for who reads it.
+
+/// What is written of an object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    /// All of it.
+    #[default]
+    Object,
+    /// Its metadata alone, as `PartialObjectMetadata`.
+    Metadata(MetaVersion),
+}
+
+impl Form {
+    /// Bytes that an item of so many may take in this form.
+    pub(crate) fn room(self, item: usize) -> usize {
+        match self {
+            Self::Object => item + 128,
+            // Most of it is what manages which field.
+            Self::Metadata(_) => item.min(2048) + 128,
+        }
+    }
+}
+
+/// A version of `meta.k8s.io`, which has the types of other forms than objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetaVersion {
+    /// `v1`.
+    V1,
+    /// `v1beta1`.
+    V1beta1,
+}
+
+impl MetaVersion {
+    /// As it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::V1 => "v1",
+            Self::V1beta1 => "v1beta1",
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! How memory writes what was asked for, where it can: JSON, of objects or of their metadata alone.
+
+use fleetcache_cache::form::Form;
+use fleetcache_cache::gvr::Gvr;
+use http::HeaderMap;
+
+use crate::decision::LiveReason;
+use crate::negotiation::{self, Encoding, Offer, negotiate};
+use crate::request_info::Verb;
+
+/// How an answer from memory is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// What is written of objects.
+    pub form: Form,
+    /// Indented, for people.
+    pub pretty: bool,
+}
+
+/// How a request's answer is written. The server negotiates about built-in kinds in another way than about custom resources,
+/// and which of them a kind is, is known when it is in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Writing {
+    built_in: Option<Written>,
+    custom: Option<Written>,
+}
+
+impl Default for Writing {
+    /// Objects, whatever the kind.
+    fn default() -> Self {
+        Self {
+            built_in: Some(Written::default()),
+            custom: Some(Written::default()),
+        }
+    }
+}
+
+impl Writing {
+    /// Written so, whatever the kind.
+    #[cfg(test)]
+    pub(crate) fn always(written: Written) -> Self {
+        Self {
+            built_in: Some(written),
+            custom: Some(written),
+        }
+    }
+
+    /// What a read or watch asks for.
+    pub fn of(verb: Verb, query: &str, headers: &HeaderMap) -> Self {
+        let of = |offer| in_memory(offer, verb, query, headers);
+        Self {
+            built_in: of(Offer::BuiltIn),
+            custom: of(Offer::Custom),
+        }
+    }
+
+    /// How a kind is likely to be written that is not in memory: only groups of custom resources are known by their names.
+    ///
+    /// # Errors
+    /// Memory cannot write it.
+    pub fn likely(self, gvr: &Gvr) -> Result<Written, LiveReason> {
+        let is_custom = gvr.group.contains('.') && !gvr.group.ends_with(".k8s.io");
+        self.of_kind(is_custom)
+    }
+
+    /// How a kind is written; `is_unstructured` of custom resources.
+    ///
+    /// # Errors
+    /// Memory cannot write it.
+    pub fn of_kind(self, is_unstructured: bool) -> Result<Written, LiveReason> {
+        let written = if is_unstructured {
+            self.custom
+        } else {
+            self.built_in
+        };
+        written.ok_or(LiveReason::Representation)
+    }
+}
+
+fn in_memory(offer: Offer, verb: Verb, query: &str, headers: &HeaderMap) -> Option<Written> {
+    let negotiated = negotiate(offer, query, headers).ok()?;
+    let Encoding::Json { pretty } = negotiated.encoding else {
+        return None;
+    };
+    let form = match (negotiated.form, verb) {
+        (negotiation::Form::Object, _) => Form::Object,
+        (negotiation::Form::Metadata(version), Verb::Get | Verb::Watch)
+        | (negotiation::Form::MetadataList(version), Verb::List) => Form::Metadata(version),
+        // A list that is asked for as one object, or the other way round, is refused.
+        _ => return None,
+    };
+    Some(Written { form, pretty })
+}
