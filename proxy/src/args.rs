@@ -166,7 +166,8 @@ pub struct WhyArgs {
 #[command(
     after_help = "The old connection serves until there is another, and what is in memory until it was listed anew: clients \
                   notice nothing where all is as it was. A cluster that is down is tried at once, whenever its next try was \
-                  planned. Exit code 1 where it is not connected in the end, or not in time."
+                  planned. Exit code 1 where it is not connected in the end, or not in time, or where the proxy's credential \
+                  lacks a right that it needs there."
 )]
 pub struct RefreshArgs {
     /// The cluster, by its name in `/clusters/<name>`

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use crate::admin_client::{self, AdminPort, escaped};
-use crate::authorization::{ClusterDecisions, MayAsk};
+use crate::authorization::{ACCESS_REVIEWS_FORBIDDEN, ClusterDecisions, MayAsk};
 use crate::config::parse_duration;
 use crate::limits::Limits;
 use crate::query::query_pairs;
@@ -75,9 +75,19 @@ pub struct Outcome {
     pub informers: usize,
     /// How many of them have listed anew.
     pub listed: usize,
-    /// Whether the cluster refuses to be asked about users, where it is to be.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub may_not_ask: bool,
+    /// What the proxy's credential may not do in the cluster and has to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing_rights: Vec<MissingRight>,
+}
+
+/// A right that the proxy's credential lacks in a cluster, which is served without it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MissingRight {
+    /// As the reason of the clusterconnection.
+    pub reason: String,
+    /// What does not work without it, and what to do.
+    pub message: String,
 }
 
 /// How far a refresh has come.
@@ -166,21 +176,32 @@ pub async fn refresh(
         tokio::time::sleep(LOOK_INTERVAL).await;
     };
     if matches!(outcome.end, End::Listing | End::Refreshed) {
-        outcome.may_not_ask = may_not_ask(&before.cluster, limits).await;
+        outcome.missing_rights = missing_rights(&before.cluster, limits).await;
     }
     Ok(outcome)
 }
 
-/// Whether the cluster refuses to be asked about users. It is asked anew: its roles may be what was put right.
-async fn may_not_ask(cluster: &ClusterAccessor, limits: &Limits) -> bool {
-    let limits = limits.get(cluster.name());
-    let Some(limits) = limits.filter(|it| it.reviews().is_some()) else {
-        return false;
+/// What the cluster does not let the proxy do. It is asked anew: its roles may be what was put right.
+async fn missing_rights(cluster: &ClusterAccessor, limits: &Limits) -> Vec<MissingRight> {
+    let Some(limits) = limits.get(cluster.name()) else {
+        return Vec::new();
     };
-    if let Some(connection) = cluster.current() {
-        limits.decisions.try_again(cluster, &*connection).await;
+    let mut missing = Vec::new();
+    let mut lacks = |reason: &str, message: &str| {
+        missing.push(MissingRight {
+            reason: reason.to_owned(),
+            message: message.to_owned(),
+        });
+    };
+    if limits.reviews().is_some() {
+        if let Some(connection) = cluster.current() {
+            limits.decisions.try_again(cluster, &*connection).await;
+        }
+        if limits.reviews() == Some(MayAsk::No) {
+            lacks(ACCESS_REVIEWS_FORBIDDEN, ClusterDecisions::MAY_NOT_ASK);
+        }
     }
-    limits.reviews() == Some(MayAsk::No)
+    missing
 }
 
 /// How a cluster stood when it was asked for.
@@ -242,7 +263,7 @@ impl Before {
             generation: status.generation,
             informers,
             listed,
-            may_not_ask: false,
+            missing_rights: Vec::new(),
         }
     }
 }
@@ -259,9 +280,9 @@ impl End {
 }
 
 impl Outcome {
-    /// Whether all that was waited for has come true.
+    /// Whether all that was waited for has come true, and nothing else is wrong.
     pub fn is_good(&self) -> bool {
-        matches!(self.end, End::Asked | End::Refreshed)
+        matches!(self.end, End::Asked | End::Refreshed) && self.missing_rights.is_empty()
     }
 }
 
@@ -309,10 +330,8 @@ impl fmt::Display for Outcome {
                 write!(f, "\nhint: {hint}")?;
             }
         }
-        match self.may_not_ask {
-            true => write!(f, "\n{}", ClusterDecisions::MAY_NOT_ASK),
-            false => Ok(()),
-        }
+        let mut missing = self.missing_rights.iter();
+        missing.try_for_each(|it| write!(f, "\n{}", it.message))
     }
 }
 
@@ -354,7 +373,7 @@ mod tests {
             generation: 4,
             informers: 3,
             listed: 2,
-            may_not_ask: false,
+            missing_rights: Vec::new(),
         };
         for (end, is_good, expect) in [
             (End::Asked, true, "cluster \"a\" is being refreshed"),
@@ -398,13 +417,21 @@ mod tests {
             let json = serde_json::to_string(&outcome).unwrap();
             assert_eq!(serde_json::from_str::<Outcome>(&json).unwrap(), outcome);
         }
+        let right = |reason: &str, message: &str| MissingRight {
+            reason: reason.to_owned(),
+            message: message.to_owned(),
+        };
         let refused = Outcome {
-            may_not_ask: true,
+            missing_rights: vec![
+                right("OtherForbidden", "it may not do another thing"),
+                right(ACCESS_REVIEWS_FORBIDDEN, ClusterDecisions::MAY_NOT_ASK),
+            ],
             ..outcome(End::Refreshed)
         };
+        assert!(!refused.is_good());
         let text = refused.to_string();
         assert!(
-            text.ends_with("have listed anew\nthe proxy's credential may not create subjectaccessreviews, so that all reads go live: grant it the ClusterRole that `fleetcache rbac` prints"),
+            text.ends_with("have listed anew\nit may not do another thing\nthe proxy's credential may not create subjectaccessreviews, so that all reads go live: grant it the ClusterRole that `fleetcache rbac` prints"),
             "{text}"
         );
     }

@@ -69,7 +69,7 @@ async fn where_the_proxy_may_not_ask_the_cluster_answers_and_the_fleet_says_so()
     assert_eq!(metrics.sum("fleetcache_clusters", &labels), Some(1.0));
     let refresh = || told(&["refresh", "sim"]);
     let (code, text) = refresh().await;
-    assert_eq!(code, Some(0), "{text}");
+    assert_eq!(code, Some(1), "{text}");
     assert!(
         text.contains("\nthe proxy's credential may not create subjectaccessreviews"),
         "{text}"
