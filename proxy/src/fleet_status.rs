@@ -116,15 +116,20 @@ impl FleetStatus {
         Ok(Self { client, way })
     }
 
-    /// Prints the fleet as it is now.
+    /// Prints the fleet as it is now. Where a table has no row, `notes` tells so.
     ///
     /// # Errors
     /// The proxy cannot be asked, or knows no such cluster.
-    pub async fn print(&self, show: &Show, to: &mut impl Write) -> anyhow::Result<()> {
+    pub async fn print(
+        &self,
+        show: &Show,
+        to: &mut impl Write,
+        notes: &mut impl Write,
+    ) -> anyhow::Result<()> {
         let mut printer = Printer::new(show);
         let list = self.list(show, printer.accept()).await?;
         is_there(show, &list)?;
-        printer.print_list(&list, to)
+        printer.print_list(&list, to, notes)
     }
 
     /// The clusters that are asked for.

@@ -35,6 +35,7 @@ pub mod observe;
 pub mod open_files;
 #[cfg(test)]
 mod operations_doc;
+pub mod printed;
 pub mod protobuf;
 pub mod query;
 mod question;

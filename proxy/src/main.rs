@@ -18,6 +18,7 @@ use fleetcache::clusters::{self, ClustersError};
 use fleetcache::config::{self, Config, Mistakes};
 use fleetcache::fleet_status::{FleetStatus, Format, NoFleet, Show};
 use fleetcache::identity::Identity;
+use fleetcache::printed::{stderr, stdout};
 use fleetcache::rbac::{self, BadResource, Needs, Resources};
 use fleetcache::refresh;
 use fleetcache::reload::ReadConfig;
@@ -166,9 +167,7 @@ fn kubeconfig(args: KubeconfigArgs) -> anyhow::Result<()> {
         .to_yaml();
     match args.output {
         Some(path) => Ok(state_dir::write_private(&path, part.as_bytes())?),
-        None => std::io::stdout()
-            .write_all(part.as_bytes())
-            .context("cannot print"),
+        None => stdout().write_all(part.as_bytes()).context("cannot print"),
     }
 }
 
@@ -200,10 +199,10 @@ fn status(args: StatusArgs) -> anyhow::Result<()> {
         .context("cannot start the runtime")?;
     runtime.block_on(async {
         let fleet = FleetStatus::new(&path).await?;
-        let mut to = std::io::stdout().lock();
+        let (mut to, mut notes) = (stdout(), stderr());
         match args.watch {
-            true => fleet.follow(&show, &mut to, &mut std::io::stderr()).await,
-            false => fleet.print(&show, &mut to).await,
+            true => fleet.follow(&show, &mut to, &mut notes).await,
+            false => fleet.print(&show, &mut to, &mut notes).await,
         }
     })
 }
@@ -223,11 +222,11 @@ fn check(file: &Path) -> anyhow::Result<()> {
     if !checked.mistakes.0.is_empty() {
         return Err(checked.mistakes.into());
     }
-    writeln!(std::io::stdout(), "{}: no mistakes", file.display()).context("cannot print")
+    writeln!(stdout(), "{}: no mistakes", file.display()).context("cannot print")
 }
 
 fn schema() -> anyhow::Result<()> {
-    writeln!(std::io::stdout(), "{:#}", config::schema()).context("cannot print")
+    writeln!(stdout(), "{:#}", config::schema()).context("cannot print")
 }
 
 fn why(args: &WhyArgs) -> anyhow::Result<()> {
@@ -238,7 +237,7 @@ fn why(args: &WhyArgs) -> anyhow::Result<()> {
     };
     let question = Question::parse(method, target, &args.header).map_err(Misuse)?;
     let explanation = why::ask(&admin_port(&args.proxy)?, &question)?;
-    writeln!(std::io::stdout(), "{explanation}").context("cannot print")
+    writeln!(stdout(), "{explanation}").context("cannot print")
 }
 
 fn refresh(args: &RefreshArgs) -> anyhow::Result<()> {
@@ -247,7 +246,7 @@ fn refresh(args: &RefreshArgs) -> anyhow::Result<()> {
     if !outcome.is_good() {
         bail!("{outcome}");
     }
-    writeln!(std::io::stdout(), "{outcome}").context("cannot print")
+    writeln!(stdout(), "{outcome}").context("cannot print")
 }
 
 fn rbac(args: &RbacArgs) -> anyhow::Result<()> {
@@ -259,9 +258,7 @@ fn rbac(args: &RbacArgs) -> anyhow::Result<()> {
         },
         token_review: args.token_review,
     });
-    std::io::stdout()
-        .write_all(role.as_bytes())
-        .context("cannot print")
+    stdout().write_all(role.as_bytes()).context("cannot print")
 }
 
 fn admin_port(args: &AdminArgs) -> anyhow::Result<AdminPort> {

@@ -57,7 +57,7 @@ impl FleetStatus {
         let list = self.list(show, follower.printer.accept()).await?;
         // Only now: that it is gone later is no mistake.
         is_there(show, &list)?;
-        follower.begin(&list, to)?;
+        follower.begin(&list, to, notes)?;
         loop {
             match self.step(&mut follower, to, notes).await? {
                 Ended::InTime => {}
@@ -88,7 +88,7 @@ impl FleetStatus {
     ) -> anyhow::Result<Ended> {
         if follower.version.is_none() {
             match self.list(follower.show, follower.printer.accept()).await {
-                Ok(list) => follower.begin(&list, to)?,
+                Ok(list) => follower.begin(&list, to, notes)?,
                 Err(error) if is_passing(&error) => return Ok(Ended::Lost(error)),
                 Err(error) => return Err(error),
             }
@@ -153,8 +153,13 @@ impl FleetStatus {
 }
 
 impl Follower<'_> {
-    fn begin(&mut self, list: &Value, to: &mut impl Write) -> anyhow::Result<()> {
-        self.printer.print_state(list, to)?;
+    fn begin(
+        &mut self,
+        list: &Value,
+        to: &mut impl Write,
+        notes: &mut impl Write,
+    ) -> anyhow::Result<()> {
+        self.printer.print_state(list, to, notes)?;
         to.flush()?;
         self.version = version_of(list);
         Ok(())

@@ -19,6 +19,8 @@ pub(super) struct Printer {
     choice: Choice,
     /// Only one cluster is asked for.
     is_one: bool,
+    /// What is said where no row is shown.
+    none: &'static str,
 }
 
 impl Printer {
@@ -31,6 +33,10 @@ impl Printer {
             },
             choice: Choice::new(show.broken),
             is_one: show.cluster.is_some(),
+            none: match show.broken {
+                true => "nothing is broken",
+                false => "there are no clusters",
+            },
         }
     }
 
@@ -42,10 +48,14 @@ impl Printer {
         }
     }
 
-    /// A list, whole.
-    pub(super) fn print_list(&mut self, list: &Value, to: &mut impl Write) -> anyhow::Result<()> {
-        if let Some(rows) = &mut self.rows {
-            rows.print(list, None, &mut self.choice, to)?;
+    /// A list, whole. `notes` tells where it has no row.
+    pub(super) fn print_list(
+        &mut self,
+        list: &Value,
+        to: &mut impl Write,
+        notes: &mut impl Write,
+    ) -> anyhow::Result<()> {
+        if self.print_rows(list, to, notes)? {
             return Ok(());
         }
         let mut list = list.clone();
@@ -62,9 +72,14 @@ impl Printer {
     }
 
     /// A list that is followed: as JSON it is an event for each object.
-    pub(super) fn print_state(&mut self, list: &Value, to: &mut impl Write) -> io::Result<()> {
-        if let Some(rows) = &mut self.rows {
-            return rows.print(list, None, &mut self.choice, to);
+    pub(super) fn print_state(
+        &mut self,
+        list: &Value,
+        to: &mut impl Write,
+        notes: &mut impl Write,
+    ) -> io::Result<()> {
+        if self.print_rows(list, to, notes)? {
+            return Ok(());
         }
         for object in list["items"].as_array().into_iter().flatten() {
             if takes(&mut self.choice, object, false) {
@@ -74,6 +89,21 @@ impl Printer {
         Ok(())
     }
 
+    /// A list as rows, if that is how it is shown.
+    fn print_rows(
+        &mut self,
+        list: &Value,
+        to: &mut impl Write,
+        notes: &mut impl Write,
+    ) -> io::Result<bool> {
+        let Some(rows) = &mut self.rows else {
+            return Ok(false);
+        };
+        if rows.print(list, None, &mut self.choice, to)? == 0 {
+            writeln!(notes, "{}", self.none)?;
+        }
+        Ok(true)
+    }
     /// An event of a watch, and its line.
     pub(super) fn print_event(
         &mut self,
@@ -83,7 +113,7 @@ impl Printer {
     ) -> io::Result<()> {
         let (kind, object) = (event["type"].as_str(), &event["object"]);
         match &mut self.rows {
-            Some(rows) => rows.print(object, kind, &mut self.choice, to),
+            Some(rows) => rows.print(object, kind, &mut self.choice, to).map(drop),
             None if takes(&mut self.choice, object, kind == Some("DELETED")) => {
                 writeln!(to, "{line}")
             }

@@ -14,6 +14,8 @@ const GAP: usize = 3;
 pub(super) struct Rows {
     /// All columns are shown, and not only those of the highest priority.
     is_wide: bool,
+    /// The names of the columns, until they are printed.
+    names: Vec<String>,
     /// The columns that are shown, by their number, with their widths.
     columns: Vec<(usize, usize)>,
     /// The number of the column that says which cluster it is.
@@ -27,6 +29,7 @@ impl Rows {
     pub(super) fn new(is_wide: bool) -> Self {
         Self {
             is_wide,
+            names: Vec::new(),
             columns: Vec::new(),
             name: None,
             state: None,
@@ -34,34 +37,36 @@ impl Rows {
         }
     }
 
-    /// Prints what is to be shown of a table; the names of its columns only the first time. `event` is that of a watch, where
-    /// it is of one.
+    /// Prints what is to be shown of a table, the names of its columns before the first row; how many rows there were. `event`
+    /// is that of a watch, where it is of one.
     pub(super) fn print(
         &mut self,
         table: &Value,
         event: Option<&str>,
         choice: &mut Choice,
         to: &mut impl Write,
-    ) -> io::Result<()> {
-        let is_first = self.columns.is_empty();
-        let names: Vec<_> = list(&table["columnDefinitions"])
-            .map(|column| column["name"].as_str().unwrap_or_default().to_uppercase())
-            .collect();
-        if is_first {
+    ) -> io::Result<usize> {
+        if self.columns.is_empty() {
+            let names: Vec<_> = list(&table["columnDefinitions"])
+                .map(|column| column["name"].as_str().unwrap_or_default().to_uppercase())
+                .collect();
             let priority = |at: usize| &table["columnDefinitions"][at]["priority"];
             let shown = (0..names.len()).filter(|at| self.is_wide || *priority(*at) == 0);
             let of = |wanted: &str| names.iter().position(|name| name == wanted);
             (self.name, self.state, self.reason) = (of("NAME"), of("STATE"), of("REASON"));
             self.columns = shown.map(|at| (at, names[at].len())).collect();
+            self.names = names;
         }
         let rows: Vec<Vec<String>> = list(&table["rows"])
             .filter_map(|row| self.cells(row, event, choice))
             .collect();
         self.widen(&rows);
-        if is_first {
+        if !rows.is_empty() && !self.names.is_empty() {
+            let names = std::mem::take(&mut self.names);
             self.print_row(&names, to)?;
         }
-        rows.iter().try_for_each(|row| self.print_row(row, to))
+        rows.iter().try_for_each(|row| self.print_row(row, to))?;
+        Ok(rows.len())
     }
 
     /// The cells of a row; none where it is not to be shown.
@@ -132,6 +137,8 @@ mod tests {
             let mut choice = Choice::new(only_broken);
             let mut print =
                 |table, event| rows.print(table, event, &mut choice, &mut text).unwrap();
+            let none = json!({"columnDefinitions": table["columnDefinitions"], "rows": []});
+            assert_eq!(print(&none, None), 0);
             print(&table, None);
             print(&change, Some("MODIFIED"));
             print(&change, Some("DELETED"));

@@ -75,8 +75,11 @@ async fn status_shows_the_fleet_and_follows_it() {
     let mut running = piped(&follow).await;
     let mut lines = BufReader::new(running.stdout.take().unwrap()).lines();
     let mut next = async || lines.next_line().await.unwrap().expect("it goes on");
-    assert!(next().await.starts_with("NAME "));
+    let mut notes = BufReader::new(running.stderr.take().unwrap()).lines();
+    let note = notes.next_line().await.unwrap();
+    assert_eq!(note.as_deref(), Some("nothing is broken"));
     sim.kill();
+    assert!(next().await.starts_with("NAME "));
     // Nothing of what was well: this is the first row.
     assert!(next().await.starts_with("edge   Disconnected"));
     let (code, wide, _) = run(&["edge", "-o", "wide", "--state-dir", text(dir)]).await;
@@ -90,14 +93,63 @@ async fn status_shows_the_fleet_and_follows_it() {
     assert_eq!((code, list["items"].as_array().unwrap().len()), (0, 1));
     sim.heal().unwrap();
     while !next().await.starts_with("edge   Connected") {}
-    let (code, none, _) = run(&["--broken", "--state-dir", text(dir)]).await;
-    assert_eq!((code, none.lines().count()), (0, 1), "{none}");
+    let well = run(&["--broken", "--state-dir", text(dir)]).await;
+    let nothing = |said: &str| (0, String::new(), said.to_owned());
+    assert_eq!(well, nothing("nothing is broken\n"));
+    let (code, json, said) = run(&["-o", "json", "--broken", "--state-dir", text(dir)]).await;
+    let list: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((code, &*said), (0, ""));
+    assert_eq!(list["items"], serde_json::json!([]));
     let (code, _, complaint) = run(&["nope", "--state-dir", text(dir)]).await;
     assert_eq!(code, 1);
     assert!(
         complaint.contains("there is no cluster \"nope\"; `fleetcache status` lists all"),
         "{complaint}"
     );
+}
+
+/// Whoever reads it has seen enough, as `head` has.
+#[tokio::test]
+async fn a_command_that_nobody_reads_ends_without_a_word() {
+    let sim = SimCluster::start(SimConfig::new("edge")).await.unwrap();
+    let proxy = serve(&[("edge", &sim.context())], None).await;
+    let kubeconfig = proxy.kubeconfig();
+    let dir = text(kubeconfig.parent().unwrap());
+    let files = tempfile::tempdir().unwrap();
+    let (clusters, config) = (files.path().join("clusters"), files.path().join("config"));
+    std::fs::write(&clusters, sim.kubeconfig()).unwrap();
+    let text_of_config = format!(
+        "apiVersion: fleetcache.dev/v1alpha1\nkind: Configuration\nclusters: {{ kubeconfigs: [ {{ path: {} }} ] }}\n",
+        text(&clusters)
+    );
+    std::fs::write(&config, text_of_config).unwrap();
+    for command in [
+        &["rbac"][..],
+        &["config", "schema"],
+        &["config", "check", text(&config)],
+        &["kubeconfig", "--state-dir", dir],
+        &["status", "--state-dir", dir],
+        &["status", "-o", "json", "--state-dir", dir],
+        &["status", "--watch", "--state-dir", dir],
+        &["why", "/clusters/edge/api/v1/pods", "--state-dir", dir],
+        &["refresh", "edge", "--state-dir", dir],
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut run = Command::new(binaries::fleetcache().await.unwrap());
+        run.args(command).env_clear().env("HOME", files.path());
+        run.kill_on_drop(true);
+        run.stdout(writer).stderr(Stdio::piped());
+        let run = run.spawn().unwrap().wait_with_output();
+        let run = tokio::time::timeout(PATIENCE, run).await;
+        let output = run.expect("it ends").unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(
+            (output.status.code(), &*said),
+            (Some(128 + 13), ""),
+            "{command:?}"
+        );
+    }
 }
 
 /// What a watch begins with has the figures of that moment, though no change has come since others were told.
