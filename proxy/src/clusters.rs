@@ -215,6 +215,19 @@ fn find(
             if itself.is(&cluster) {
                 return Err(serves_itself(cluster, source, contexts));
             }
+            if contexts.is_fleet(&cluster.context, &cluster.endpoint.server) {
+                let file = contexts.file_of(&cluster.context);
+                reject(
+                    Subject::Context(cluster.context.clone()),
+                    format!(
+                        "context {:?} of {} is the fleet of another fleetcache and no cluster{}",
+                        cluster.context,
+                        file.unwrap_or_else(|| Path::new("")).display(),
+                        advice(source.origin),
+                    ),
+                );
+                continue;
+            }
             let origin = source.origin_of(&cluster.context);
             let holder = taken.entry(cluster.name.clone());
             if *holder.or_insert_with(|| origin.clone()) != origin {
@@ -319,15 +332,20 @@ fn serves_itself(
         path: path.to_owned(),
         context: cluster.context,
         server: cluster.endpoint.server.to_string(),
-        advice: match source.origin {
-            KubeconfigOrigin::Variable => {
-                ". $KUBECONFIG names the kubeconfig that fleetcache wrote for its clients; unset it or name yours with \
-                 --kubeconfig"
-            }
-            KubeconfigOrigin::Flag | KubeconfigOrigin::File | KubeconfigOrigin::Home => {
-                "; leave it out by naming the others with --context, or give another kubeconfig"
-            }
-        },
+        advice: advice(source.origin),
+    }
+}
+
+/// What to do about a context of a kubeconfig that a proxy wrote, after what stands between it and the sentence.
+fn advice(origin: KubeconfigOrigin) -> &'static str {
+    match origin {
+        KubeconfigOrigin::Variable => {
+            ". $KUBECONFIG names the kubeconfig that fleetcache wrote for its clients; unset it or name yours with \
+             --kubeconfig"
+        }
+        KubeconfigOrigin::Flag | KubeconfigOrigin::File | KubeconfigOrigin::Home => {
+            "; leave it out by naming the others with --context, or give another kubeconfig"
+        }
     }
 }
 

@@ -67,6 +67,11 @@ const USER: &str = "fleetcache";
 /// The context of the fleet itself; where a cluster has that name, one that no cluster can have.
 pub(crate) const FLEET: [&str; 2] = ["fleet", "fleet@fleetcache"];
 
+/// Whether a context has the name and the user that the fleet's has; a cluster may be named so too.
+pub(crate) fn is_named_as_fleet(context: &str, user: &str) -> bool {
+    FLEET.contains(&context) && user == USER
+}
+
 /// Why a part of a kubeconfig cannot be had.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SelectError {

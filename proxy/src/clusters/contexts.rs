@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use crate::config::is_pipe;
+use crate::serving_kubeconfig;
 
 /// The contexts of kubeconfig files that are read as one.
 #[derive(Debug, Default)]
@@ -17,6 +18,8 @@ pub(super) struct Contexts {
     unread: Vec<String>,
     /// Contexts with the first file that names them.
     contexts: Vec<(String, PathBuf)>,
+    /// Those of them that look like the one of a proxy's fleet.
+    fleets: Vec<String>,
     /// Some file is no YAML of a kubeconfig: what it holds is not known.
     incomplete: bool,
 }
@@ -29,6 +32,14 @@ struct Names {
 #[derive(Deserialize)]
 struct Name {
     name: String,
+    #[serde(default)]
+    context: Option<Context>,
+}
+
+#[derive(Deserialize)]
+struct Context {
+    #[serde(default)]
+    user: Option<String>,
 }
 
 impl Contexts {
@@ -64,8 +75,12 @@ impl Contexts {
                 return;
             }
         };
-        for Name { name } in names {
+        for Name { name, context } in names {
             if self.file_of(&name).is_none() {
+                let user = context.and_then(|it| it.user).unwrap_or_default();
+                if serving_kubeconfig::is_named_as_fleet(&name, &user) {
+                    self.fleets.push(name.clone());
+                }
                 self.contexts.push((name, path.to_owned()));
             }
         }
@@ -101,6 +116,12 @@ impl Contexts {
     /// The contexts' names.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.contexts.iter().map(|(name, _)| name.as_str())
+    }
+
+    /// Whether a context leads to a proxy's fleet, as the kubeconfig says that it writes, and not to a cluster.
+    pub(super) fn is_fleet(&self, context: &str, server: &http::Uri) -> bool {
+        self.fleets.iter().any(|it| it == context)
+            && !server.path().ends_with(&format!("/clusters/{context}"))
     }
 
     /// The file that a context is of.

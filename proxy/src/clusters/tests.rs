@@ -150,6 +150,44 @@ fn a_cluster_that_stays_keeps_its_name() {
     assert!(rejected.is_empty());
 }
 
+/// What another proxy wrote is a kubeconfig of clusters, but for its fleet.
+#[test]
+fn the_fleet_of_another_proxy_is_no_cluster() {
+    use crate::serving_kubeconfig::ServingKubeconfig;
+
+    let folder = Folder::new();
+    let check = |clusters: &[&str], served: &[&str], fleet: Option<&str>| {
+        let clusters = clusters.iter().copied();
+        let other = ServingKubeconfig::new("https://127.0.0.1:9443", None, Some("t"), clusters);
+        folder.write("other", &other.to_yaml());
+        let (names, rejected) = folder.load(&["other", "one"], &Names::new());
+        let names: std::collections::BTreeSet<_> = names.into_values().collect();
+        assert!(names.iter().eq(served), "{names:?}");
+        let reason = |fleet| {
+            let path = folder.path("other");
+            format!(
+                "context {fleet:?} of {} is the fleet of another fleetcache and no cluster; leave it out by naming the others \
+                 with --context, or give another kubeconfig",
+                path.display()
+            )
+        };
+        assert_eq!(rejected, Vec::from_iter(fleet.map(reason)));
+    };
+    folder.write("one", &kubeconfig(&["x"]));
+    check(&["a", "b"], &["a", "b", "x"], Some("fleet"));
+    check(
+        &["a", "fleet"],
+        &["a", "fleet", "x"],
+        Some("fleet@fleetcache"),
+    );
+    check(&[], &["x"], Some("fleet"));
+    // Somebody's cluster of that name.
+    folder.write("one", &kubeconfig(&["fleet"]));
+    folder.write("other", &kubeconfig(&["a"]));
+    let (names, rejected) = folder.load(&["other", "one"], &Names::new());
+    assert_eq!((names.len(), rejected), (2, Vec::new()));
+}
+
 #[test]
 fn every_mistake_of_a_configuration_is_told_with_its_path() {
     let folder = Folder::new();
