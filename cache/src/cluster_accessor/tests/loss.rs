@@ -12,12 +12,34 @@ fn fast_probes(config: &mut ClusterConfig) {
     config.timing.probe_timeout = Duration::from_millis(200);
 }
 
+/// An owner that tries again soon.
+fn start_impatient(server: &FakeServer) -> Running {
+    let mut config = config_of(server);
+    config.timing.backoff_min = Duration::from_millis(50);
+    Running::start(config)
+}
+
+/// Each question is answered 403, the probe too.
+fn forbid_everything(server: &FakeServer) {
+    server.change(|script| {
+        script.probe = StatusCode::FORBIDDEN;
+        script.uid = None;
+    });
+}
+
+impl Running {
+    /// Takes the server away, and waits until that is noticed.
+    async fn lose(&self, server: &FakeServer, connection: &Connection) {
+        server.kill();
+        connection.suspect();
+        self.disconnected().await;
+    }
+}
+
 #[tokio::test]
 async fn a_killed_server_is_noticed_in_about_a_second_and_found_again() {
     let server = FakeServer::start("127.0.0.1").await;
-    let mut config = config_of(&server);
-    config.timing.backoff_min = Duration::from_millis(100);
-    let running = Running::start(config);
+    let running = start_impatient(&server);
     let connection = running.connected().await;
     server.kill();
     let start = Instant::now();
@@ -127,9 +149,7 @@ async fn a_server_that_answers_503_from_the_start_is_not_connected() {
 #[tokio::test]
 async fn another_uid_starts_an_epoch() {
     let server = FakeServer::start("127.0.0.1").await;
-    let mut config = config_of(&server);
-    config.timing.backoff_min = Duration::from_millis(50);
-    let running = Running::start(config);
+    let running = start_impatient(&server);
     let connection = running.connected().await;
     assert!(connection.is_same_cluster().await.unwrap());
     server.change(|script| script.uid = Some("uid-2".to_owned()));
@@ -139,9 +159,7 @@ async fn another_uid_starts_an_epoch() {
     assert!(connection.is_same_cluster().await.unwrap());
     server.change(|script| script.uid = Some("uid-2".to_owned()));
 
-    server.kill();
-    connection.suspect();
-    running.disconnected().await;
+    running.lose(&server, &connection).await;
     server.revive().await;
     let again = running.connected().await;
     assert_eq!((again.generation, again.epoch), (2, 2));
@@ -152,17 +170,10 @@ async fn another_uid_starts_an_epoch() {
 #[tokio::test]
 async fn a_server_that_forbids_everything_for_a_moment_is_asked_again() {
     let server = FakeServer::start("127.0.0.1").await;
-    let mut config = config_of(&server);
-    config.timing.backoff_min = Duration::from_millis(50);
-    let running = Running::start(config);
+    let running = start_impatient(&server);
     let connection = running.connected().await;
-    server.kill();
-    connection.suspect();
-    running.disconnected().await;
-    server.change(|script| {
-        script.probe = StatusCode::FORBIDDEN;
-        script.uid = None;
-    });
+    running.lose(&server, &connection).await;
+    forbid_everything(&server);
     let before = server.seen.borrow().len();
     server.revive().await;
     let mut seen = server.seen.subscribe();
@@ -179,13 +190,8 @@ async fn a_server_that_forbids_everything_for_a_moment_is_asked_again() {
     assert_eq!((again.generation, again.epoch), (2, 2));
 
     // One that goes on so means it.
-    server.kill();
-    again.suspect();
-    running.disconnected().await;
-    server.change(|script| {
-        script.probe = StatusCode::FORBIDDEN;
-        script.uid = None;
-    });
+    running.lose(&server, &again).await;
+    forbid_everything(&server);
     server.revive().await;
     let again = running.connected().await;
     assert_eq!((again.generation, again.epoch), (3, 2));
@@ -196,16 +202,11 @@ async fn a_server_that_forbids_everything_for_a_moment_is_asked_again() {
 async fn a_server_that_forbids_everything_at_first_is_asked_again_once() {
     let forbids = async || {
         let server = FakeServer::start("127.0.0.1").await;
-        server.change(|script| {
-            script.probe = StatusCode::FORBIDDEN;
-            script.uid = None;
-        });
+        forbid_everything(&server);
         server
     };
     let server = forbids().await;
-    let mut config = config_of(&server);
-    config.timing.backoff_min = Duration::from_millis(50);
-    let running = Running::start(config);
+    let running = start_impatient(&server);
     let mut seen = server.seen.subscribe();
     within(seen.wait_for(|seen| seen.len() >= 4)).await.unwrap();
     assert_eq!(running.accessor.status().generation, 0);
@@ -218,13 +219,9 @@ async fn a_server_that_forbids_everything_at_first_is_asked_again_once() {
 
     // One that always says so is not asked for long each time.
     let server = forbids().await;
-    let mut config = config_of(&server);
-    config.timing.backoff_min = Duration::from_millis(50);
-    let running = Running::start(config);
+    let running = start_impatient(&server);
     let connection = running.connected().await;
-    server.kill();
-    connection.suspect();
-    running.disconnected().await;
+    running.lose(&server, &connection).await;
     let before = server.seen.borrow().len();
     server.revive().await;
     running.connected().await;
@@ -235,9 +232,7 @@ async fn a_server_that_forbids_everything_at_first_is_asked_again_once() {
 #[tokio::test]
 async fn an_epoch_told_to_have_ended_is_counted_once() {
     let server = FakeServer::start("127.0.0.1").await;
-    let mut config = config_of(&server);
-    config.timing.backoff_min = Duration::from_millis(50);
-    let running = Running::start(config);
+    let running = start_impatient(&server);
     let connection = running.connected().await;
     server.change(|script| script.uid = Some("uid-2".to_owned()));
     connection.epoch_ended();
