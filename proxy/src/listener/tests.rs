@@ -1,6 +1,7 @@
 //! A listener with a service of its own, and clients that behave well and badly.
 
 mod certificates;
+mod drain;
 mod hostile;
 mod panics;
 
@@ -399,48 +400,6 @@ async fn stalled_uploads_do_not_stop_other_streams() {
     for answer in stalled {
         assert_eq!(answer.await.unwrap().unwrap().status(), 200);
     }
-}
-
-#[tokio::test]
-async fn a_drain_lets_requests_finish_and_takes_no_more() {
-    let server = TestServer::start(PATIENT).await;
-    let mut one = server.http1().await;
-    let (mut two, connection) = server.http2().await;
-    // A connection that never asked must not hold the drain up.
-    let mut silent = server.tls(&["http/1.1"]).await.into_inner();
-    let one = tokio::spawn(one.send_request(get("/stall")));
-    let other = tokio::spawn(two.send_request(get("/stall")));
-    server.stall.arrived(2).await;
-
-    server.draining.cancel();
-    assert_eq!(read_to_end(&mut silent).await, b"");
-    while TcpStream::connect(server.addr).await.is_ok() {
-        tokio::task::yield_now().await;
-    }
-    assert!(!server.task.is_finished());
-    server.stall.go_on.cancel();
-    assert_eq!(text(one.await.unwrap().unwrap()).await, "went on");
-    assert_eq!(text(other.await.unwrap().unwrap()).await, "went on");
-    connection.await.unwrap().unwrap();
-    server.task.await.unwrap();
-}
-
-#[tokio::test]
-async fn a_drain_ends_after_its_time() {
-    let server = TestServer::start(Timeouts {
-        drain: SHORT,
-        ..PATIENT
-    })
-    .await;
-    let mut one = server.http1().await;
-    let (mut two, _) = server.http2().await;
-    let one = tokio::spawn(one.send_request(get("/stall")));
-    let two = tokio::spawn(two.send_request(get("/stall")));
-    server.stall.arrived(2).await;
-    server.draining.cancel();
-    server.task.await.unwrap();
-    assert!(one.await.unwrap().is_err());
-    assert!(two.await.unwrap().is_err());
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! What clusters are sent of requests that claim what is not their client's to claim, or that try to get elsewhere.
 
+mod recorder;
+
 use std::convert::Infallible;
-use std::net::SocketAddr;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use fleetcache_e2e::client::{Client, connector_http2};
@@ -11,80 +11,13 @@ use fleetcache_e2e::poll::{PATIENCE, wait_for};
 use fleetcache_e2e::proxy::{Options, Proxy};
 use fleetcache_e2e::raw::Raw;
 use futures_util::stream;
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
-use http_body_util::{BodyExt as _, Full, StreamBody};
-use hyper::body::{Frame, Incoming};
-use hyper::service::service_fn;
+use http::{HeaderMap, HeaderName, HeaderValue, Request};
+use http_body_util::StreamBody;
+use hyper::body::Frame;
 use hyper_util::client::legacy;
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use parking_lot::Mutex;
-use tokio::net::TcpListener;
-use tokio_util::sync::{CancellationToken, DropGuard};
+use hyper_util::rt::TokioExecutor;
 
-/// A request as its server read it.
-#[derive(Clone, Debug)]
-struct Seen {
-    target: String,
-    headers: HeaderMap,
-    body: Bytes,
-    trailers: Option<HeaderMap>,
-}
-
-/// A server that refuses everything, and remembers what it was.
-struct Recorder {
-    address: SocketAddr,
-    seen: Arc<Mutex<Vec<Seen>>>,
-    _stop: DropGuard,
-}
-
-impl Recorder {
-    async fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let seen: Arc<Mutex<Vec<Seen>>> = Arc::default();
-        let (stop, recorded) = (CancellationToken::new(), Arc::clone(&seen));
-        let accepting = async move {
-            loop {
-                let (stream, _) = listener.accept().await.unwrap();
-                let recorded = Arc::clone(&recorded);
-                let service = service_fn(move |request| record(Arc::clone(&recorded), request));
-                let connection = hyper::server::conn::http1::Builder::new()
-                    .serve_connection(TokioIo::new(stream), service);
-                tokio::spawn(connection);
-            }
-        };
-        tokio::spawn(stop.clone().run_until_cancelled_owned(accepting));
-        Self {
-            address,
-            seen,
-            _stop: stop.drop_guard(),
-        }
-    }
-
-    /// The requests that have this in their target.
-    fn seen(&self, part: &str) -> Vec<Seen> {
-        let seen = self.seen.lock();
-        let found = seen.iter().filter(|it| it.target.contains(part));
-        found.cloned().collect()
-    }
-}
-
-async fn record(
-    recorded: Arc<Mutex<Vec<Seen>>>,
-    request: Request<Incoming>,
-) -> Result<Response<Full<Bytes>>, Infallible> {
-    let (parts, body) = request.into_parts();
-    let body = body.collect().await.unwrap();
-    recorded.lock().push(Seen {
-        target: parts.uri.to_string(),
-        headers: parts.headers,
-        trailers: body.trailers().cloned(),
-        body: body.to_bytes(),
-    });
-    let mut answer = Response::new(Full::from("{}"));
-    *answer.status_mut() = http::StatusCode::FORBIDDEN;
-    Ok(answer)
-}
+use self::recorder::{Recorder, Seen};
 
 /// Clusters `a` and `b`, and `c`, which is behind a path of the server of `b`; a proxy that knows alice.
 struct Fleet {
