@@ -4,6 +4,9 @@ use fleetcache_e2e::client::{Answer, Client};
 use fleetcache_e2e::control_plane::{ControlPlane, Shared, control_plane};
 use fleetcache_e2e::poll::{PATIENCE, wait_for};
 use fleetcache_e2e::proxy::Proxy;
+use http::{Method, StatusCode};
+use hyper::upgrade::Upgraded;
+use hyper_util::rt::TokioIo;
 use serde_json::Value;
 
 /// The two ways to one cluster. The proxy is the test's own; the cluster may be shared.
@@ -184,4 +187,19 @@ pub(crate) fn compare(direct: &Comparable, proxied: &Comparable) -> Result<(), S
         around(&direct.body),
         around(&proxied.body)
     ))
+}
+
+/// A stream that a WebSocket was opened on, for what is read from it.
+pub(crate) async fn websocket(client: &Client, path: &str) -> TokioIo<Upgraded> {
+    let headers = [
+        ("connection", "Upgrade"),
+        ("upgrade", "websocket"),
+        // Without one the server's answer is 403.
+        ("origin", "https://localhost"),
+        ("sec-websocket-version", "13"),
+        ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
+    ];
+    let answer = client.open(Method::GET, path, &headers, "").await.unwrap();
+    assert_eq!(answer.status(), StatusCode::SWITCHING_PROTOCOLS);
+    TokioIo::new(hyper::upgrade::on(answer).await.unwrap())
 }

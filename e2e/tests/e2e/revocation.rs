@@ -15,7 +15,7 @@ use fleetcache_e2e::control_plane::{Shared, control_plane, random_name};
 use fleetcache_e2e::kubeconfig::{Context, Credential};
 use fleetcache_e2e::poll::{PATIENCE, wait_for};
 use fleetcache_e2e::proxy::{Options, Proxy};
-use http::{Method, StatusCode};
+use http::Method;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::upgrade::Upgraded;
@@ -26,7 +26,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::pair::{connected, warm};
+use crate::pair::{connected, warm, websocket};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
@@ -216,19 +216,7 @@ impl Reader {
     /// A watch by WebSocket, which goes to the cluster.
     async fn websocket_watch(&self) -> TokioIo<Upgraded> {
         let path = format!("{}?watch=1", self.path);
-        let headers = [
-            ("connection", "Upgrade"),
-            ("upgrade", "websocket"),
-            // Without one the server's answer is 403.
-            ("origin", "https://localhost"),
-            ("sec-websocket-version", "13"),
-            ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
-        ];
-        let answer = self.clients[0].open(Method::GET, &path, &headers, "").await;
-        let answer = answer.unwrap();
-        assert_eq!(answer.status(), StatusCode::SWITCHING_PROTOCOLS);
-        let tunnel = hyper::upgrade::on(answer).await.unwrap();
-        let mut tunnel = TokioIo::new(tunnel);
+        let mut tunnel = websocket(&self.clients[0], &path).await;
         // It has begun: the first event is there.
         tunnel.read_u8().await.unwrap();
         tunnel

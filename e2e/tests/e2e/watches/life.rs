@@ -5,7 +5,6 @@ use std::time::Duration;
 use fleetcache_e2e::client::Client;
 use fleetcache_e2e::poll::{PATIENCE, wait_for};
 use futures_util::future::join_all;
-use http::{Method, StatusCode};
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
@@ -14,7 +13,7 @@ use tokio::time::{Instant, timeout};
 
 use super::cluster::{configmap, configmaps, create, list_version, patch, plain, value, version};
 use super::stream::Stream;
-use crate::pair::{connect, warm};
+use crate::pair::{connect, warm, websocket};
 
 /// A bookmark comes about two seconds before the deadline, with what has been told or more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -171,19 +170,8 @@ struct WebSocket {
 
 impl WebSocket {
     async fn open(client: &Client, query: &str) -> Self {
-        let headers = [
-            ("connection", "Upgrade"),
-            ("upgrade", "websocket"),
-            // Without one the server's answer is 403.
-            ("origin", "https://localhost"),
-            ("sec-websocket-version", "13"),
-            ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
-        ];
-        let response = client.open(Method::GET, query, &headers, "").await.unwrap();
-        assert_eq!(response.status(), StatusCode::SWITCHING_PROTOCOLS);
-        let upgraded = hyper::upgrade::on(response).await.unwrap();
         Self {
-            stream: TokioIo::new(upgraded),
+            stream: websocket(client, query).await,
         }
     }
 
