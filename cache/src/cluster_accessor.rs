@@ -12,6 +12,7 @@ mod progress;
 mod publish;
 mod reason;
 mod rest;
+mod rights;
 #[cfg(test)]
 pub(crate) mod tests;
 mod update;
@@ -30,6 +31,8 @@ pub use self::connect_times::ConnectTimeTotals;
 pub(crate) use self::limit::{ConnectLimit, Turn};
 use self::owner::{Asked, Owner};
 pub use self::reason::NotConnectedReason;
+use self::rights::Rights;
+pub use self::rights::{May, Right};
 use self::view::{SharedView, View};
 use crate::cluster_config::ClusterConfig;
 use crate::connection::{Connection, next_connection};
@@ -188,6 +191,7 @@ pub struct ClusterAccessor {
     /// What the owner is told to do differently.
     updates: watch::Sender<Arc<ClusterConfig>>,
     refresh: Arc<Notify>,
+    rights: Rights,
     removed: CancellationToken,
 }
 
@@ -226,6 +230,7 @@ impl ClusterAccessor {
             changes: Arc::clone(changes),
             updates,
             refresh: Arc::clone(&refresh),
+            rights: Rights::default(),
             removed: removed.clone(),
         });
         let owner = Owner::new(

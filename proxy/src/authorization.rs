@@ -21,12 +21,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fleetcache_auth::{Decision, Question, UserInfo, broader};
-use fleetcache_cache::cluster_accessor::ClusterAccessor;
+use fleetcache_cache::cluster_accessor::{ClusterAccessor, May, Right};
 use http::StatusCode;
 use tokio::time::Instant;
 
-pub(crate) use self::again::{ACCESS_REVIEWS_FORBIDDEN, ask_again};
-pub use self::decisions::{Authorizer, ClusterDecisions, MayAsk};
+pub(crate) use self::again::ask_again;
+pub use self::decisions::{Authorizer, ClusterDecisions};
 use self::key::Key;
 use crate::identity::Identity;
 use crate::limits::ClusterLimits;
@@ -192,7 +192,7 @@ impl Access {
         let Some(user) = self.reviewed_user() else {
             return false;
         };
-        if self.decisions.may_ask() == MayAsk::No {
+        if self.cluster.may(Right::AccessReviews) == May::No {
             return false;
         }
         let answer = self
@@ -233,7 +233,9 @@ impl Access {
     pub(crate) fn verdict_on_nobody(&self) -> Verdict {
         let is_reviewed = self.settings.mode == AuthorizationMode::SubjectAccessReview;
         match self.subject {
-            Subject::Allowed if is_reviewed && self.decisions.may_ask() == MayAsk::No => {
+            Subject::Allowed
+                if is_reviewed && self.cluster.may(Right::AccessReviews) == May::No =>
+            {
                 Verdict::Unknown
             }
             _ => Verdict::Allowed { until: None },

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use fleetcache_auth::UserInfo;
+use fleetcache_cache::cluster_accessor::{ClusterAccessor, May, Right};
 
-use crate::authorization::{Authorizer, ClusterDecisions, MayAsk};
+use crate::authorization::{Authorizer, ClusterDecisions};
 use crate::fleet_api::FleetReaders;
 use crate::handler::ClusterSettings;
 use crate::shares::{Full, Holder, LongRunning, Share, Shares};
@@ -70,13 +71,13 @@ impl Limits {
         self.fleet_readers.load_full()
     }
 
-    /// Those of the clusters that the proxy is to ask about users, and may not.
-    pub fn refusing(&self) -> Vec<(String, Arc<ClusterLimits>)> {
+    /// Those of the clusters that are asked what users may do.
+    pub fn asked_about_users(&self) -> Vec<(String, Arc<ClusterLimits>)> {
         let clusters = self.clusters.load();
-        let refuses =
-            |(_, limits): &(&String, &Arc<ClusterLimits>)| limits.reviews() == Some(MayAsk::No);
-        let refusing = clusters.iter().filter(refuses);
-        refusing
+        let asked = clusters
+            .iter()
+            .filter(|(_, limits)| limits.settings.asks_about_users());
+        asked
             .map(|(name, limits)| (name.clone(), Arc::clone(limits)))
             .collect()
     }
@@ -88,10 +89,15 @@ impl Limits {
 }
 
 impl ClusterLimits {
-    /// Whether the proxy may ask the cluster about users; `None` where it need not.
-    pub fn reviews(&self) -> Option<MayAsk> {
-        let asks = self.settings.asks_about_users();
-        asks.then(|| self.decisions.may_ask())
+    /// The rights that the proxy's credential needs in this cluster, whose settings these are, and whether it has them.
+    pub fn rights(&self, cluster: &ClusterAccessor) -> Vec<(Right, May)> {
+        let all = Right::ALL.map(|right| (right, cluster.may(right)));
+        let is_needed = |&(right, may): &(Right, May)| match right {
+            // By whom tokens are judged is no setting of the cluster's.
+            Right::TokenReviews => may != May::Unknown,
+            Right::AccessReviews => self.settings.asks_about_users(),
+        };
+        all.into_iter().filter(is_needed).collect()
     }
 
     /// A place for one more request in flight: half of them for one user, all where everybody is the same.
@@ -131,12 +137,13 @@ mod tests {
         assert_eq!(set(shorter), first + 1);
     }
 
-    #[test]
-    fn a_cluster_is_asked_about_users_where_requests_are_theirs() {
+    #[tokio::test]
+    async fn a_cluster_is_asked_about_users_where_requests_are_theirs() {
         use crate::authorization::AuthorizationMode;
         use crate::identity::Identity;
 
-        let limits = Limits::default();
+        let (limits, clusters) = (Limits::default(), testing::Clusters::start(&["a"]));
+        let cluster = clusters.cache.get("a").unwrap();
         for (identity, mode, asks) in [
             (
                 Identity::Impersonate,
@@ -159,12 +166,10 @@ mod tests {
             settings.identity = identity;
             settings.authorization.mode = mode;
             limits.set([("a".to_owned(), settings)]);
-            let reviews = limits.get("a").unwrap().reviews();
-            assert_eq!(
-                reviews,
-                asks.then_some(MayAsk::Unknown),
-                "{identity:?} {mode:?}"
-            );
+            let rights = limits.get("a").unwrap().rights(&cluster);
+            let reviews = (Right::AccessReviews, May::Unknown);
+            assert_eq!(rights.contains(&reviews), asks, "{identity:?} {mode:?}");
+            assert_eq!(limits.asked_about_users().len(), usize::from(asks));
         }
     }
 

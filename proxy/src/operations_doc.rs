@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use fleetcache_cache::cluster_accessor::NotConnectedReason;
+use fleetcache_cache::cluster_accessor::{NotConnectedReason, Right};
 
 const DOC: &str = include_str!("../../docs/OPERATIONS.md");
 
@@ -47,7 +47,7 @@ fn each_line_of_the_log_is_in_the_table() {
             }
         }
     }
-    // Those of a reload, and notes on clusters, are made elsewhere.
+    // Those of a reload, notes on clusters and rights are made elsewhere.
     messages.retain(|it| !it.starts_with('{'));
     let made = [
         "configuration reloaded",
@@ -56,6 +56,8 @@ fn each_line_of_the_log_is_in_the_table() {
         "is reached over plain http, so its credential is not sent",
     ];
     messages.extend(made.map(str::to_owned));
+    let rights = Right::ALL.map(|right| [right.refused(), right.granted()]);
+    messages.extend(rights.into_iter().flatten().map(str::to_owned));
     assert!(
         messages.len() > 40,
         "the scan finds too little: {messages:?}"
@@ -63,6 +65,7 @@ fn each_line_of_the_log_is_in_the_table() {
     let missing = messages.iter().filter(|it| {
         // A long one is there in its first words.
         let start = it.split(" by the cluster").next().unwrap_or_default();
+        let start = start.split(", so that").next().unwrap_or_default();
         !DOC.contains(&format!("`{it}`")) && !DOC.contains(&format!("`{start} …`"))
     });
     assert_eq!(missing.collect::<Vec<_>>(), Vec::<&String>::new());

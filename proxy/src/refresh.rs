@@ -5,14 +5,13 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, anyhow, bail};
-use fleetcache_cache::cluster_accessor::{ClusterAccessor, ClusterStatus};
+use fleetcache_cache::cluster_accessor::{ClusterAccessor, ClusterStatus, May, Right};
 use fleetcache_cache::cluster_cache::ClusterCache;
 use fleetcache_cache::informer::Informer;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use crate::admin_client::{self, AdminPort, escaped};
-use crate::authorization::{ACCESS_REVIEWS_FORBIDDEN, ClusterDecisions, MayAsk};
 use crate::config::parse_duration;
 use crate::limits::Limits;
 use crate::query::query_pairs;
@@ -181,27 +180,21 @@ pub async fn refresh(
     Ok(outcome)
 }
 
-/// What the cluster does not let the proxy do. It is asked anew: its roles may be what was put right.
+/// What the cluster does not let the proxy do, of what it can be asked anew: its roles may be what was put right.
 async fn missing_rights(cluster: &ClusterAccessor, limits: &Limits) -> Vec<MissingRight> {
-    let Some(limits) = limits.get(cluster.name()) else {
+    let limits = limits.get(cluster.name());
+    let Some(limits) = limits.filter(|it| it.settings.asks_about_users()) else {
         return Vec::new();
     };
-    let mut missing = Vec::new();
-    let mut lacks = |reason: &str, message: &str| {
-        missing.push(MissingRight {
-            reason: reason.to_owned(),
-            message: message.to_owned(),
-        });
-    };
-    if limits.reviews().is_some() {
-        if let Some(connection) = cluster.current() {
-            limits.decisions.try_again(cluster, &*connection).await;
-        }
-        if limits.reviews() == Some(MayAsk::No) {
-            lacks(ACCESS_REVIEWS_FORBIDDEN, ClusterDecisions::MAY_NOT_ASK);
-        }
+    if let Some(connection) = cluster.current() {
+        limits.decisions.try_again(cluster, &*connection).await;
     }
-    missing
+    let right = Right::AccessReviews;
+    let missing = (cluster.may(right) == May::No).then(|| MissingRight {
+        reason: right.reason().to_owned(),
+        message: right.refused().to_owned(),
+    });
+    missing.into_iter().collect()
 }
 
 /// How a cluster stood when it was asked for.

@@ -234,7 +234,7 @@ impl From<&Error> for Failure {
                 code: StatusCode::SERVICE_UNAVAILABLE,
                 reason: "ServiceUnavailable",
                 message: format!(
-                    "the credential cannot be checked now, since {judge} cannot be asked about it, please try again"
+                    "the credential cannot be checked now, since {judge} cannot be asked about it"
                 ),
                 details: Some(Details {
                     causes: vec![Cause::because(cause(error))],

@@ -2,13 +2,12 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use fleetcache_auth::{
     NotReviewed, TokenError, TokenUser, Unavailable, reviewed, token_review, unverified_expiry,
 };
-use fleetcache_cache::cluster_accessor::ClusterAccessor;
+use fleetcache_cache::cluster_accessor::{ClusterAccessor, Right};
 use fleetcache_cache::facts::{ClusterFacts, Facts, NoFact};
 use http::StatusCode;
 use sha2::{Digest as _, Sha256};
@@ -70,8 +69,6 @@ struct Asked {
     strangers: ReviewLine,
     /// For tokens that were good the last time, with places of their own. A user may have many: of this one, half.
     known: ReviewLine,
-    /// It was said that the proxy's credential may not ask.
-    may_not_ask: AtomicBool,
 }
 
 /// What clusters have said of tokens.
@@ -127,7 +124,6 @@ impl Judged {
         let new = || Asked {
             strangers: ReviewLine::new(MAX_REVIEWS, MAX_IN_LINE),
             known: ReviewLine::new(MAX_REVIEWS, MAX_IN_LINE),
-            may_not_ask: AtomicBool::new(false),
         };
         let asked = async move { Ok((Arc::new(new()), None)) };
         let asked = self.asked.get_or_ask(key.instance, asked).await;
@@ -177,14 +173,7 @@ impl Judged {
             let answer = answer.map_err(|why| unavailable(why.to_string()))?;
             let (status, body) = answer.map_err(|error| unavailable(error.to_string()))?;
             if status == StatusCode::FORBIDDEN {
-                if !asked.may_not_ask.swap(true, Ordering::Relaxed) {
-                    tracing::warn!(
-                        cluster = cluster.name(),
-                        hint =
-                            "grant it the ClusterRole that `fleetcache rbac --token-review` prints",
-                        "the proxy's credential may not create tokenreviews"
-                    );
-                }
+                cluster.refused(Right::TokenReviews);
                 let why = "the proxy's credential may not create tokenreviews";
                 return Err(unavailable(why.to_owned()));
             }
@@ -192,7 +181,7 @@ impl Judged {
                 let why = format!("the answer to a TokenReview is a {status}");
                 return Err(unavailable(why));
             }
-            asked.may_not_ask.store(false, Ordering::Relaxed);
+            cluster.granted(Right::TokenReviews);
             // The cluster has read the same claim, and checked who wrote it.
             let left = expires.map_or(TTL, |at| {
                 at.duration_since(SystemTime::now()).unwrap_or_default()

@@ -8,6 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use fleetcache_auth::{AUTHENTICATED, Method, Methods};
+use fleetcache_cache::cluster_accessor::{May, Right};
 use fleetcache_cache::eviction::Fleet;
 use fleetcache_cache::informers::InformersConfig;
 use fleetcache_cache::upstream::UpstreamError;
@@ -238,9 +239,13 @@ async fn a_cluster_that_cannot_say_says_neither_yes_nor_no() {
             matches!(said, Err(TokenError::Unavailable(_))),
             "{code} {said:?}"
         );
+        // Only that is about the proxy's own rights.
+        let is_refused = a.may(Right::TokenReviews) == May::No;
+        assert_eq!(is_refused, code != 500, "{code}");
     }
     cluster.answers_with(201);
     assert!(judged.judge(&a, &cluster, "t", &[]).await.is_ok());
+    assert_eq!(a.may(Right::TokenReviews), May::Yes);
     assert_eq!(cluster.reviews(), 6);
     cluster.lost.cancel();
     let said = judged.judge(&a, &cluster, "u", &[]).await;

@@ -4,15 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fleetcache_cache::cluster_accessor::ClusterAccessor;
+use fleetcache_cache::cluster_accessor::{ClusterAccessor, May, Right};
 use futures_util::{StreamExt as _, stream};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use crate::limits::Limits;
 use crate::reviewer::Reviewer;
-
-/// The reason that is told of such a cluster.
-pub(crate) const ACCESS_REVIEWS_FORBIDDEN: &str = "AccessReviewsForbidden";
 
 /// Time between two tries, as between two probes: each is one small request.
 const EVERY: Duration = Duration::from_secs(10);
@@ -29,9 +26,10 @@ pub(crate) async fn ask_again<R: Reviewer>(
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        let refusing = stream::iter(limits.refusing());
-        let tries = refusing.for_each_concurrent(AT_ONCE, |(name, limits)| {
-            let now = now(&name);
+        let asked = stream::iter(limits.asked_about_users());
+        let tries = asked.for_each_concurrent(AT_ONCE, |(name, limits)| {
+            let refuses = |cluster: &ClusterAccessor| cluster.may(Right::AccessReviews) == May::No;
+            let now = now(&name).filter(|(cluster, _)| refuses(cluster));
             async move {
                 if let Some((cluster, reviewer)) = now {
                     limits.decisions.try_again(&cluster, &*reviewer).await;
@@ -53,7 +51,7 @@ mod tests {
     use crate::authorization::testing::{
         Cluster, Clusters, Says, alice, cluster_wide, pod, settings,
     };
-    use crate::authorization::{Access, ClusterDecisions, MayAsk, Subject, Verdict};
+    use crate::authorization::{Access, ClusterDecisions, Subject, Verdict};
 
     async fn ask(access: &Access, cluster: &Arc<Cluster>, name: &str) -> Verdict {
         access.verdict(cluster, || pod(name)).await
@@ -74,7 +72,7 @@ mod tests {
             subject: Subject::Allowed,
             ..access.clone()
         };
-        let may_ask = || decisions.may_ask();
+        let may_ask = || access.cluster.may(Right::AccessReviews);
         let now = |name: &str| Some((clusters.cache.get(name)?, Arc::clone(&cluster)));
         let mut again = Box::pin(ask_again(&limits, now));
         let mut after = async |time| {
@@ -86,7 +84,7 @@ mod tests {
         let news = clusters.cache.changed().await;
         assert_eq!(news.len(), 1, "it came");
         after(EVERY).await;
-        assert_eq!((may_ask(), cluster.asked()), (MayAsk::Unknown, 0));
+        assert_eq!((may_ask(), cluster.asked()), (May::Unknown, 0));
         assert_eq!(
             ask(&somebody, &cluster, "x").await,
             Verdict::Allowed { until: None }
@@ -95,12 +93,12 @@ mod tests {
             let verdict = ask(&access, &cluster, &format!("p{at}")).await;
             assert_eq!(verdict, Verdict::Unknown);
         }
-        assert_eq!((may_ask(), cluster.asked()), (MayAsk::No, 1));
+        assert_eq!((may_ask(), cluster.asked()), (May::No, 1));
         assert!(clusters.cache.changed().now_or_never().is_some());
         assert_eq!(ask(&somebody, &cluster, "x").await, Verdict::Unknown);
 
         after(EVERY).await;
-        assert_eq!((may_ask(), cluster.asked()), (MayAsk::No, 2));
+        assert_eq!((may_ask(), cluster.asked()), (May::No, 2));
         assert!(
             clusters.cache.changed().now_or_never().is_none(),
             "it is told once"
@@ -112,7 +110,7 @@ mod tests {
 
         cluster.now(cluster_wide);
         after(EVERY).await;
-        assert_eq!((may_ask(), cluster.asked()), (MayAsk::Yes, 3));
+        assert_eq!((may_ask(), cluster.asked()), (May::Yes, 3));
         assert!(clusters.cache.changed().now_or_never().is_some());
         let verdict = ask(&access, &cluster, "x").await;
         assert!(matches!(verdict, Verdict::Allowed { until: Some(_) }));

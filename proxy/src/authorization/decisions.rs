@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use arc_swap::{ArcSwap, ArcSwapOption};
+use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use fleetcache_auth::{
     Decision, NonResourceAttributes, Question, UserInfo, decision, subject_access_review,
 };
-use fleetcache_cache::cluster_accessor::ClusterAccessor;
+use fleetcache_cache::cluster_accessor::{ClusterAccessor, May, Right};
 use fleetcache_cache::facts::{ClusterFacts, Facts, NoFact};
 use fleetcache_cache::upstream::UpstreamError;
 use http::StatusCode;
@@ -70,17 +70,6 @@ pub(super) struct Decided {
     pub(super) until: Instant,
 }
 
-/// Whether the proxy's own credential may ask, as far as is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MayAsk {
-    /// It has not asked yet.
-    Unknown,
-    /// It was answered last.
-    Yes,
-    /// It was refused last: no request asks, `ask_again` does.
-    No,
-}
-
 /// The decisions of all clusters.
 #[derive(Debug)]
 pub struct Authorizer {
@@ -106,7 +95,6 @@ impl Authorizer {
             changes: AtomicU64::new(0),
             settles: ArcSwapOption::empty(),
             line: ReviewLine::new(MAX_REVIEWS, MAX_IN_LINE),
-            may_ask: ArcSwap::from_pointee(MayAsk::Unknown),
         })
     }
 }
@@ -122,14 +110,9 @@ pub struct ClusterDecisions {
     /// Until when the last change of roles may not be seen by all of the cluster.
     settles: ArcSwapOption<Instant>,
     line: ReviewLine,
-    may_ask: ArcSwap<MayAsk>,
 }
 
 impl ClusterDecisions {
-    /// What is said where the proxy's own credential may not ask.
-    pub(crate) const MAY_NOT_ASK: &str = "the proxy's credential may not create subjectaccessreviews, so that all reads go \
-                                          live: grant it the ClusterRole that `fleetcache rbac` prints";
-
     /// Forgets what was decided: roles have changed.
     pub fn flush(&self) {
         let settles = Instant::now() + SETTLES;
@@ -142,11 +125,6 @@ impl ClusterDecisions {
         self.changes.fetch_add(1, Ordering::SeqCst);
         self.decisions.flush();
         self.last_allows.flush();
-    }
-
-    /// Whether the proxy's own credential may ask. Reads go live while it may not.
-    pub fn may_ask(&self) -> MayAsk {
-        **self.may_ask.load()
     }
 
     pub(crate) fn changes(&self) -> u64 {
@@ -219,7 +197,7 @@ impl ClusterDecisions {
     ) -> Result<Decision, NoDecision> {
         let question = async {
             // Whoever was before may have been refused.
-            if self.may_ask() == MayAsk::No {
+            if cluster.may(Right::AccessReviews) == May::No {
                 return Err(NoDecision::MayNotAsk);
             }
             let review = subject_access_review(&key.user, &key.question);
@@ -239,13 +217,13 @@ impl ClusterDecisions {
         let answer = reviewer.review(PATH, review).await;
         let (status, body) = answer.map_err(|why| NoDecision::NoAnswer(Arc::new(why)))?;
         if status == StatusCode::FORBIDDEN {
-            self.refused(cluster);
+            cluster.refused(Right::AccessReviews);
             return Err(NoDecision::MayNotAsk);
         }
         if !status.is_success() {
             return Err(NoDecision::Unreadable(format!("the answer is a {status}")));
         }
-        self.answered(cluster);
+        cluster.granted(Right::AccessReviews);
         decision(&body).map_err(NoDecision::Unreadable)
     }
 
@@ -272,30 +250,6 @@ impl ClusterDecisions {
         let nobody = UserInfo::anonymous();
         if let Err(why) = self.ask_now(cluster, reviewer, &nobody, &anything).await {
             tracing::debug!(cluster = cluster.name(), %why, "no decision");
-        }
-    }
-
-    fn refused(&self, cluster: &ClusterAccessor) {
-        let before = self.may_ask.swap(Arc::new(MayAsk::No));
-        if *before != MayAsk::No {
-            tracing::warn!(cluster = cluster.name(), "{}", Self::MAY_NOT_ASK);
-            cluster.has_news();
-        }
-    }
-
-    fn answered(&self, cluster: &ClusterAccessor) {
-        if self.may_ask() == MayAsk::Yes {
-            return;
-        }
-        let before = self.may_ask.swap(Arc::new(MayAsk::Yes));
-        if *before == MayAsk::No {
-            tracing::info!(
-                cluster = cluster.name(),
-                "the proxy's credential may create subjectaccessreviews again"
-            );
-        }
-        if *before != MayAsk::Yes {
-            cluster.has_news();
         }
     }
 

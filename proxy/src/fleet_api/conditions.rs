@@ -2,13 +2,12 @@
 
 use std::time::{Duration, SystemTime};
 
-use fleetcache_cache::cluster_accessor::{ClusterStatus, ConnectionState};
+use fleetcache_cache::cluster_accessor::{ClusterStatus, ConnectionState, May, Right};
 use fleetcache_cache::cluster_config::{ClusterConfig, Rejection};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::object::seconds;
-use crate::authorization::{ACCESS_REVIEWS_FORBIDDEN, ClusterDecisions, MayAsk};
 
 /// Whether requests reach the cluster.
 const CONNECTED: &str = "Connected";
@@ -18,16 +17,6 @@ const PROBE: &str = "RemoteConnectionProbe";
 
 /// Whether what its source says of it now is what is in force.
 const ACCEPTED: &str = "ConfigurationAccepted";
-
-/// Whether the proxy's credential may ask what users may do; of clusters where it has to.
-const REVIEWS: &str = "AccessReviews";
-
-/// What is wrong with a cluster that is connected and cannot be asked about users: a reason, and what may help.
-pub(super) const MAY_NOT_ASK: (&str, &str) = (
-    ACCESS_REVIEWS_FORBIDDEN,
-    "bind the ClusterRole that `fleetcache rbac` prints to the account of the proxy's credential; `fleetcache refresh` asks \
-     again at once",
-);
 
 /// `metav1.Condition`.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -46,13 +35,13 @@ pub(super) struct Condition {
     pub condition_type: String,
 }
 
-/// All of them, at a time. `trouble` is why the cluster is not as it should be, `reviews` whether it can be asked about
-/// users, where it is to be, and `before` what was told last.
+/// All of them, at a time. `trouble` is why the cluster is not as it should be, `rights` are those that the proxy's credential
+/// needs there, and `before` what was told last.
 pub(super) fn of(
     config: &ClusterConfig,
     status: &ClusterStatus,
     trouble: Option<&(&'static str, String)>,
-    reviews: Option<MayAsk>,
+    rights: &[(Right, May)],
     now: SystemTime,
     before: &[Condition],
 ) -> Vec<Condition> {
@@ -79,25 +68,20 @@ pub(super) fn of(
         probe(status, grace, now, before),
         accepted(config.rejected.as_ref(), now, before),
     ];
-    all.extend(reviews.map(|may_ask| reviewed(may_ask, now, before)));
+    let of_right = |&(right, may)| of_right(right, may, now, before);
+    all.extend(rights.iter().map(of_right));
     all
 }
 
-fn reviewed(may_ask: MayAsk, now: SystemTime, before: &[Condition]) -> Condition {
-    let (value, reason, message) = match may_ask {
-        MayAsk::Unknown => (
-            "Unknown",
-            "NotAsked",
-            "nobody has been asked about yet".into(),
-        ),
-        MayAsk::Yes => ("True", "Answered", String::new()),
-        MayAsk::No => (
-            "False",
-            "Forbidden",
-            ClusterDecisions::MAY_NOT_ASK.to_owned(),
-        ),
+/// Whether the proxy's credential has a right that it needs.
+fn of_right(right: Right, may: May, now: SystemTime, before: &[Condition]) -> Condition {
+    let (value, reason, message) = match may {
+        May::Unknown => ("Unknown", "NotAsked", right.not_asked()),
+        May::Yes => ("True", "Answered", ""),
+        May::No => ("False", "Forbidden", right.refused()),
     };
-    since(before, now, REVIEWS, value, reason, message)
+    let message = message.to_owned();
+    since(before, now, right.as_str(), value, reason, message)
 }
 
 fn accepted(rejection: Option<&Rejection>, now: SystemTime, before: &[Condition]) -> Condition {
@@ -173,26 +157,29 @@ mod tests {
     use crate::authorization::testing::idle;
 
     #[tokio::test]
-    async fn whether_users_can_be_asked_about_is_told_where_they_are_to_be() {
+    async fn whether_the_credential_has_a_right_is_told_where_it_needs_it() {
         let shutdown = CancellationToken::new();
         let fleet = Fleet::start(InformersConfig::default(), &TaskTracker::new(), &shutdown);
         let clusters = ClusterCache::start(vec![idle("a")], 1, &fleet, &shutdown);
         let cluster = clusters.get("a").unwrap();
         let now = SystemTime::now();
         let mut before = Vec::new();
-        let mut told = |reviews: Option<MayAsk>, after: u64| {
+        let mut told = |may: Option<May>, after: u64| {
             let (config, status) = (cluster.config(), cluster.status());
             let now = now + Duration::from_secs(after);
-            before = of(&config, &status, None, reviews, now, &before);
-            let mut reviews = before.iter().filter(|it| it.condition_type == REVIEWS);
+            let right = may.map(|may| (Right::AccessReviews, may));
+            before = of(&config, &status, None, right.as_slice(), now, &before);
+            let mut reviews = before
+                .iter()
+                .filter(|it| it.condition_type == "AccessReviews");
             let since = |it: &Condition| it.last_transition_time == seconds(now);
             reviews
                 .next()
                 .map(|it| (it.status.clone(), it.message.clone(), since(it)))
         };
-        let no = || Some(MayAsk::No);
+        let no = || Some(May::No);
         assert_eq!(told(None, 0), None);
-        let unknown = told(Some(MayAsk::Unknown), 1).unwrap();
+        let unknown = told(Some(May::Unknown), 1).unwrap();
         assert_eq!((&*unknown.0, unknown.2), ("Unknown", true));
         let refused = told(no(), 2).unwrap();
         assert_eq!((&*refused.0, refused.2), ("False", true));
@@ -202,7 +189,7 @@ mod tests {
             ("False".to_owned(), refused.1, false)
         );
         assert_eq!(
-            told(Some(MayAsk::Yes), 4).unwrap(),
+            told(Some(May::Yes), 4).unwrap(),
             ("True".to_owned(), String::new(), true)
         );
         shutdown.cancel();

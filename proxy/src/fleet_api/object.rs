@@ -11,17 +11,16 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use fleetcache_cache::cluster_accessor::ClusterAccessor;
+use fleetcache_cache::cluster_accessor::{ClusterAccessor, May, Right};
 use fleetcache_cache::cluster_cache::ClusterCache;
 use fleetcache_cache::cluster_config::{ClusterConfig, ConnectPolicy};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::conditions::{self, Condition, MAY_NOT_ASK};
+use super::conditions::{self, Condition};
 use super::figures::{Figures, InformerFigures, Totals};
 use super::{API_VERSION, GROUP, KIND, RESOURCE};
-use crate::authorization::{ClusterDecisions, MayAsk};
 use crate::status::as_go_writes;
 
 /// One cluster and its state.
@@ -85,7 +84,7 @@ pub(super) struct Source {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Status {
-    /// `Connected`, `RemoteConnectionProbe`, `ConfigurationAccepted`, and `AccessReviews` where users are asked about.
+    /// `Connected`, `RemoteConnectionProbe`, `ConfigurationAccepted`, and one for each right that the proxy's credential needs.
     pub conditions: Vec<Condition>,
     /// Failed connects or probes in a row.
     pub consecutive_failures: u32,
@@ -123,11 +122,11 @@ pub(super) struct Status {
 }
 
 impl ClusterConnection {
-    /// What is to be told of a cluster now, without figures and version. `reviews` is whether it can be asked about users,
-    /// where it is to be, and `before` what was told last.
+    /// What is to be told of a cluster now, without figures and version. `rights` are those that the proxy's credential needs
+    /// there, and `before` what was told last.
     pub(super) fn of(
         cluster: &ClusterAccessor,
-        reviews: Option<MayAsk>,
+        rights: &[(Right, May)],
         now: SystemTime,
         before: Option<&Self>,
     ) -> Self {
@@ -135,14 +134,16 @@ impl ClusterConnection {
         let trouble = status.trouble();
         let trouble = trouble.map(|(reason, message)| (reason.as_str(), message.to_owned()));
         let hint = status.hint.filter(|_| trouble.is_some());
-        let (reason, message, hint) = match &trouble {
-            Some((reason, message)) => (*reason, message.clone(), hint),
+        let refused = rights.iter().find(|(_, may)| *may == May::No);
+        let (reason, message, hint) = match (&trouble, refused) {
+            (Some((reason, message)), _) => (*reason, message.clone(), hint),
             // It is reached all the same, so the condition `Connected` knows nothing of it.
-            None if reviews == Some(MayAsk::No) => {
-                let (reason, hint) = MAY_NOT_ASK;
-                (reason, ClusterDecisions::MAY_NOT_ASK.to_owned(), Some(hint))
-            }
-            None => Default::default(),
+            (None, Some((right, _))) => (
+                right.reason(),
+                right.refused().to_owned(),
+                Some(right.hint()),
+            ),
+            (None, None) => Default::default(),
         };
         let before = before.map_or(&[][..], |before| &before.status.conditions);
         Self {
@@ -168,14 +169,7 @@ impl ClusterConnection {
                 },
             },
             status: Status {
-                conditions: conditions::of(
-                    &config,
-                    &status,
-                    trouble.as_ref(),
-                    reviews,
-                    now,
-                    before,
-                ),
+                conditions: conditions::of(&config, &status, trouble.as_ref(), rights, now, before),
                 consecutive_failures: status.consecutive_failures,
                 epoch: status.epoch,
                 generation: status.generation,

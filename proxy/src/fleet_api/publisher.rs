@@ -143,8 +143,9 @@ impl Publisher {
         };
         let now = SystemTime::now();
         let last = before.as_ref().map(|told| &told.object);
-        let reviews = self.limits.get(name).and_then(|limits| limits.reviews());
-        let object = ClusterConnection::of(&cluster, reviews, now, last);
+        let rights = self.limits.get(name).map(|limits| limits.rights(&cluster));
+        let rights = rights.unwrap_or_default();
+        let object = ClusterConnection::of(&cluster, &rights, now, last);
         let is_new = last != Some(&object);
         let looks = before.as_ref().map_or(0, |told| told.version_looks);
         let json = match before {

@@ -8,14 +8,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use fleetcache_cache::cluster_accessor::{ClusterAccessor, ClusterStatus, ConnectTimeTotals};
+use fleetcache_cache::cluster_accessor::{
+    ClusterAccessor, ClusterStatus, ConnectTimeTotals, May, Right,
+};
 use fleetcache_cache::cluster_cache::ClusterCache;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
 use super::collectors::{Kind, encode_family};
-use crate::authorization::{ACCESS_REVIEWS_FORBIDDEN, MayAsk};
 use crate::limits::Limits;
 
 /// The state of each cluster.
@@ -29,7 +30,8 @@ pub(super) struct ClusterCollector {
 struct Seen {
     cluster: Arc<ClusterAccessor>,
     status: ClusterStatus,
-    may_not_ask: bool,
+    /// That the cluster refuses.
+    right: Option<Right>,
 }
 
 impl Seen {
@@ -50,8 +52,7 @@ impl Seen {
         let why = self.status.trouble();
         let reason = match why {
             Some((reason, _)) => reason.as_str(),
-            None if self.may_not_ask => ACCESS_REVIEWS_FORBIDDEN,
-            None => "",
+            None => self.right.map_or("", Right::reason),
         };
         (self.status.state.as_str(), reason)
     }
@@ -65,10 +66,14 @@ fn timestamp(at: SystemTime) -> f64 {
 
 impl Collector for ClusterCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let reviews = |name: &str| self.limits.get(name).and_then(|it| it.reviews());
+        let refused = |cluster: &ClusterAccessor| {
+            let rights = self.limits.get(cluster.name())?.rights(cluster);
+            let mut refused = rights.into_iter().filter(|(_, may)| *may == May::No);
+            refused.next().map(|(right, _)| right)
+        };
         let clusters = self.clusters.all().into_iter().map(|cluster| Seen {
             status: cluster.status(),
-            may_not_ask: reviews(cluster.name()) == Some(MayAsk::No),
+            right: refused(&cluster),
             cluster,
         });
         let clusters: Vec<Seen> = clusters.collect();

@@ -186,7 +186,7 @@ fn refusals() {
             why: "10.0.0.1 is down".to_owned(),
         }),
         503,
-        r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"the credential cannot be checked now, since issuer \"https://i\" cannot be asked about it, please try again","reason":"ServiceUnavailable","details":{"causes":[{"reason":"AuthenticationUnavailable"}],"retryAfterSeconds":1},"code":503}"#,
+        r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"the credential cannot be checked now, since issuer \"https://i\" cannot be asked about it","reason":"ServiceUnavailable","details":{"causes":[{"reason":"AuthenticationUnavailable"}],"retryAfterSeconds":1},"code":503}"#,
     );
     check(
         &Error::ImpersonationRefused,

@@ -1,11 +1,14 @@
 //! Where clusters are asked about tokens, tokens that nobody knows let a TokenReview reach one, made by the proxy itself;
 //! that is all that does, once for a token and a while, and few at once.
 
+use anyhow::ensure;
+use fleetcache_e2e::poll::{PATIENCE, wait_for};
 use futures_util::future::join_all;
 
 use super::*;
 
 const TOKEN_REVIEWS: (&str, &str) = ("other", "/apis/authentication.k8s.io/v1/tokenreviews");
+const CONNECTION: &str = "/apis/fleetcache.dev/v1alpha1/clusterconnections/sim";
 const DOCUMENT: (&str, &str) = ("other", "/.well-known/openid-configuration");
 
 struct Reviewed {
@@ -148,7 +151,7 @@ async fn a_flood_of_tokens_is_judged_by_few_at_once() {
     assert_eq!(refused + unavailable, 400);
     let told_why = told.iter().find(|(_, answer)| answer.status == 503);
     let message = told_why.unwrap().1.json().unwrap()["message"].clone();
-    let expected = "the credential cannot be checked now, since the cluster of authentication.tokenReview cannot be asked about it, please try again";
+    let expected = "the credential cannot be checked now, since the cluster of authentication.tokenReview cannot be asked about it";
     assert_eq!(message, expected);
     let log = reviewed.proxy.log();
     let mut lines = log.lines();
@@ -181,6 +184,36 @@ async fn a_proxy_that_may_not_ask_about_tokens_says_what_it_needs() {
     }
     let log = reviewed.proxy.log();
     assert_eq!(log.matches("`fleetcache rbac --token-review`").count(), 1);
+    let bob = Context {
+        credential: Credential::Token("bobs".to_owned()),
+        ..reviewed.proxy.root().unwrap()
+    };
+    let bob = Client::new(&bob).unwrap();
+    let condition = async |expected: &str| {
+        wait_for("the condition", PATIENCE, async || {
+            let told = bob.get(CONNECTION).await?.ok()?.json()?["status"].take();
+            let conditions = told["conditions"].as_array().cloned().unwrap_or_default();
+            let mut conditions = conditions.iter();
+            let reviews = conditions.find(|it| it["type"] == "TokenReviews");
+            let status = reviews.map_or(&Value::Null, |it| &it["status"]);
+            ensure!(status == expected, "{told}");
+            Ok(told["reason"].clone())
+        })
+        .await
+        .unwrap()
+    };
+    assert_eq!(condition("False").await, "TokenReviewsForbidden");
+    let metrics = reviewed.proxy.metrics().unwrap();
+    let labels = [("state", "Connected"), ("reason", "TokenReviewsForbidden")];
+    assert_eq!(metrics.sum("fleetcache_clusters", &labels), Some(1.0));
+    // Whoever comes next finds that it may.
+    reviewed.sim.heal().unwrap();
+    for (what, answer) in answers(&clients, &[get(CONFIGMAPS)], &bearer("alices")).await {
+        assert_eq!(answer.status, 200, "{what}");
+    }
+    assert_eq!(condition("True").await, Value::Null);
+    let log = reviewed.proxy.log();
+    assert_eq!(log.matches("may create tokenreviews again").count(), 1);
 }
 
 #[tokio::test]
