@@ -5,13 +5,12 @@
 //! is not, what is held is the answer. A client that can read discovery gets on to its real question, and so to the
 //! sentence that says why the cluster cannot be asked; without discovery kubectl would show nothing of it.
 
-mod tee;
 mod variants;
 
 use std::sync::Arc;
 
 use fleetcache_cache::cluster_accessor::ClusterAccessor;
-use fleetcache_cache::documents::{Document, DocumentKey};
+use fleetcache_cache::documents::{Document, DocumentKey, MAX_BODY};
 use http::header::{
     ACCEPT, ACCEPT_ENCODING, ACCEPT_RANGES, AGE, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING,
     CONTENT_LENGTH, CONTENT_TYPE, ETAG, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE,
@@ -21,13 +20,13 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use http_body_util::BodyExt;
 use tokio::time::Instant;
 
-use self::tee::Tee;
 use crate::body::{Body, empty, full};
 use crate::error::Error;
 use crate::forwarded_headers::tokens;
 use crate::negotiation;
 use crate::query::query_pairs;
 use crate::request_info::{self, RequestInfo, Verb};
+use crate::tee::Tee;
 
 /// The index of OpenAPI v3, the one document that is the same whatever a request accepts.
 const OPENAPI_INDEX: &str = "/openapi/v3";
@@ -260,7 +259,7 @@ impl Asked {
     fn keep(self, response: Response<Body>) -> Response<Body> {
         let (parts, body) = response.into_parts();
         let headers = parts.headers.clone();
-        let body = Tee::new(body, move |bytes| {
+        let body = Tee::new(body, MAX_BODY, move |bytes| {
             let documents = self.cluster.documents();
             documents.keep(self.epoch, &self.request.key, self.at, &headers, bytes);
         });

@@ -53,6 +53,7 @@ pub mod shares;
 pub mod sources;
 pub mod state_dir;
 pub mod status;
+mod tee;
 pub mod telemetry;
 pub mod upgrade;
 pub mod watch;

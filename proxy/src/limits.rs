@@ -10,6 +10,7 @@ use fleetcache_cache::cluster_accessor::{ClusterAccessor, May, Right};
 use crate::authorization::{Authorizer, ClusterDecisions};
 use crate::fleet_api::FleetReaders;
 use crate::handler::ClusterSettings;
+use crate::identity::Identity;
 use crate::shares::{Full, Holder, LongRunning, Share, Shares};
 
 /// The settings of all clusters, and how many requests are in flight to each.
@@ -93,6 +94,7 @@ impl ClusterLimits {
     pub fn rights(&self, cluster: &ClusterAccessor) -> Vec<(Right, May)> {
         let all = Right::ALL.map(|right| (right, cluster.may(right)));
         let is_needed = |&(right, may): &(Right, May)| match right {
+            Right::Impersonation => self.settings.identity == Identity::Impersonate,
             // By whom tokens are judged is no setting of the cluster's.
             Right::TokenReviews => may != May::Unknown,
             Right::AccessReviews => self.settings.asks_about_users(),
@@ -140,7 +142,6 @@ mod tests {
     #[tokio::test]
     async fn a_cluster_is_asked_about_users_where_requests_are_theirs() {
         use crate::authorization::AuthorizationMode;
-        use crate::identity::Identity;
 
         let (limits, clusters) = (Limits::default(), testing::Clusters::start(&["a"]));
         let cluster = clusters.cache.get("a").unwrap();
@@ -169,6 +170,8 @@ mod tests {
             let rights = limits.get("a").unwrap().rights(&cluster);
             let reviews = (Right::AccessReviews, May::Unknown);
             assert_eq!(rights.contains(&reviews), asks, "{identity:?} {mode:?}");
+            let impersonates = rights.contains(&(Right::Impersonation, May::Unknown));
+            assert_eq!(impersonates, identity == Identity::Impersonate);
             assert_eq!(limits.asked_about_users().len(), usize::from(asks));
         }
     }

@@ -27,6 +27,7 @@ use crate::{location, upgrade};
 
 mod answer_body;
 mod client_body;
+mod forbidden;
 mod goes_on;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -37,6 +38,7 @@ mod upstream;
 
 use answer_body::AnswerBody;
 pub(crate) use client_body::{ClientBody, Passed};
+pub(crate) use forbidden::heed;
 pub(crate) use goes_on::GoesOn;
 use upstream::Upstream;
 

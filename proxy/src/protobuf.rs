@@ -11,16 +11,7 @@ const MAGIC: &[u8] = b"k8s\0";
 
 /// Reads the answer to a request about one object; `None` where it cannot be read.
 pub fn read_answer(bytes: &[u8]) -> Option<Answer> {
-    let unknown = bytes.strip_prefix(MAGIC)?;
-    let mut kind = "";
-    let mut raw: &[u8] = &[];
-    for field in Fields(unknown) {
-        match field? {
-            (1, Value::Bytes(type_meta)) => kind = text(type_meta, 2)?,
-            (2, Value::Bytes(object)) => raw = object,
-            _ => {}
-        }
-    }
+    let (kind, raw) = kind_and_object(bytes)?;
     if kind == "Status" {
         let details = bytes_of(raw, 5)?.unwrap_or_default();
         return success(text(raw, 2)?, text(details, 6)?.to_owned());
@@ -51,6 +42,26 @@ pub fn read_answer(bytes: &[u8]) -> Option<Answer> {
         resource_version: ResourceVersion::parse(text(meta, 6)?),
         deletion: deletion(begun, kept_by, grace),
     })
+}
+
+/// What a Status says to people.
+pub(crate) fn status_message(bytes: &[u8]) -> Option<&str> {
+    let (kind, raw) = kind_and_object(bytes)?;
+    (kind == "Status").then(|| text(raw, 3))?
+}
+
+fn kind_and_object(bytes: &[u8]) -> Option<(&str, &[u8])> {
+    let unknown = bytes.strip_prefix(MAGIC)?;
+    let mut kind = "";
+    let mut raw: &[u8] = &[];
+    for field in Fields(unknown) {
+        match field? {
+            (1, Value::Bytes(type_meta)) => kind = text(type_meta, 2)?,
+            (2, Value::Bytes(object)) => raw = object,
+            _ => {}
+        }
+    }
+    Some((kind, raw))
 }
 
 /// The last length-delimited value of a field, if any; `None` outside where the message is malformed.
@@ -211,6 +222,9 @@ mod tests {
             })
         );
         assert_eq!(read_answer(&body("Status", &field(2, b"Failure"))), None);
+        let said = body("Status", &field(3, b"no"));
+        assert_eq!(status_message(&said), Some("no"));
+        assert_eq!(status_message(&body("Pod", &field(3, b"no"))), None);
     }
 
     #[test]

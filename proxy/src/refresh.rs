@@ -417,7 +417,10 @@ mod tests {
         let refused = Outcome {
             missing_rights: vec![
                 right("OtherForbidden", "it may not do another thing"),
-                right(ACCESS_REVIEWS_FORBIDDEN, ClusterDecisions::MAY_NOT_ASK),
+                right(
+                    Right::AccessReviews.reason(),
+                    Right::AccessReviews.refused(),
+                ),
             ],
             ..outcome(End::Refreshed)
         };

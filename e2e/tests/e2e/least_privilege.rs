@@ -1,7 +1,8 @@
 //! The role that `fleetcache rbac` prints is what the proxy needs: with it everything works, and without any one thing in it
-//! something does not. What becomes of users whom it may not impersonate.
+//! something does not. What becomes of users whom it may not impersonate, and what is told where nobody has bound the role.
 
 mod capabilities;
+mod unbound;
 
 use std::collections::BTreeMap;
 

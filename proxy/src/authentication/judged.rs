@@ -173,7 +173,7 @@ impl Judged {
             let answer = answer.map_err(|why| unavailable(why.to_string()))?;
             let (status, body) = answer.map_err(|error| unavailable(error.to_string()))?;
             if status == StatusCode::FORBIDDEN {
-                cluster.refused(Right::TokenReviews);
+                cluster.refused(Right::TokenReviews, None);
                 let why = "the proxy's credential may not create tokenreviews";
                 return Err(unavailable(why.to_owned()));
             }

@@ -217,7 +217,7 @@ impl ClusterDecisions {
         let answer = reviewer.review(PATH, review).await;
         let (status, body) = answer.map_err(|why| NoDecision::NoAnswer(Arc::new(why)))?;
         if status == StatusCode::FORBIDDEN {
-            cluster.refused(Right::AccessReviews);
+            cluster.refused(Right::AccessReviews, None);
             return Err(NoDecision::MayNotAsk);
         }
         if !status.is_success() {

@@ -84,7 +84,7 @@ impl Handler {
         let request = request.map(ClientBody::new);
         let passed = request.body().passed();
         let changes = Changes::new(passed.clone(), info, access, observation);
-        let connection = Arc::clone(connection);
+        let (connection, cluster) = (Arc::clone(connection), Arc::clone(cluster));
         let terms = Terms {
             tunnels: self.parts.tunnels.clone(),
             ends: tunnel_ends(cluster.removed().clone(), recheck.clone()),
@@ -92,6 +92,7 @@ impl Handler {
         };
         let exchange = async move {
             let answer = live::forward(&connection, &live, request, terms).await;
+            let answer = answer.map(|response| live::heed(&live, &cluster, response));
             let answer = changes.answered(answer, &connection).await;
             answer.map(|response| response.map(|body| body::holding(body, place)))
         };

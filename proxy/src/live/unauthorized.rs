@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout_at};
 use super::LiveRequest;
 use super::upstream::Upstream;
 
-/// The apiserver sets it on what passed its authentication, which is before priority and fairness.
+/// The apiserver sets it on what passed its authentication, and impersonation, which are before priority and fairness.
 const FLOW_SCHEMA: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
 
 /// Whether the answer refuses the proxy's own credential.
@@ -52,11 +52,16 @@ pub(super) fn tell<U: Upstream>(upstream: &Arc<U>, refused: u64) {
     }
 }
 
-/// Whether it is the proxy's own credential that was refused, as far as the answer can tell. Where it cannot (logs,
+/// Whether it is the proxy's own credential that was refused, by a 401 or as one that may not impersonate, as far as the answer can tell. Where it cannot (logs,
 /// exec, proxied services: never subject to fairness), no.
-fn is_about_the_proxy(live: &LiveRequest, answer: &HeaderMap) -> bool {
+pub(super) fn is_about_the_proxy(live: &LiveRequest, answer: &HeaderMap) -> bool {
     let under_fairness = live.watch || !live.long_running;
-    under_fairness && !may_be_proxied(&live.path_and_query) && !answer.contains_key(FLOW_SCHEMA)
+    under_fairness && !may_be_proxied(&live.path_and_query) && !passed_authentication(answer)
+}
+
+/// Whether the apiserver knew who asked, and as whom, as far as the answer tells.
+pub(super) fn passed_authentication(answer: &HeaderMap) -> bool {
+    answer.contains_key(FLOW_SCHEMA)
 }
 
 /// Whether the path may name something behind the apiserver's proxy; one that is written in an odd way may.

@@ -4,15 +4,16 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
-use fleetcache_cache::documents::MAX_BODY;
 use hyper::body::{Frame, SizeHint};
 
 use crate::body::{Body, BoxError};
 
 /// Tells the whole body to its reader when its last piece has come.
-pub(super) struct Tee {
+pub(crate) struct Tee {
     body: Body,
     read: BytesMut,
+    /// Bytes that are read at most.
+    limit: usize,
     /// Dropped without a word where the body breaks, is too long, or nobody reads it to its end.
     complete: Option<Complete>,
 }
@@ -20,10 +21,16 @@ pub(super) struct Tee {
 type Complete = Box<dyn FnOnce(&[u8]) + Send>;
 
 impl Tee {
-    pub(super) fn new(body: Body, complete: impl FnOnce(&[u8]) + Send + 'static) -> Self {
+    /// Tells a body of no more than `limit` bytes.
+    pub(crate) fn new(
+        body: Body,
+        limit: usize,
+        complete: impl FnOnce(&[u8]) + Send + 'static,
+    ) -> Self {
         Self {
             body,
             read: BytesMut::new(),
+            limit,
             complete: Some(Box::new(complete)),
         }
     }
@@ -32,7 +39,7 @@ impl Tee {
         if self.complete.is_none() {
             return;
         }
-        if self.read.len() + piece.len() > MAX_BODY {
+        if self.read.len() + piece.len() > self.limit {
             self.complete = None;
             self.read = BytesMut::new();
             return;
@@ -92,11 +99,15 @@ mod tests {
     use super::*;
     use crate::body::full;
 
+    const LIMIT: usize = 100;
+
     /// A body that takes note of what it was.
     fn tee(body: Body) -> (Tee, Arc<Mutex<Option<Vec<u8>>>>) {
         let told = Arc::new(Mutex::new(None));
         let tell = Arc::clone(&told);
-        let tee = Tee::new(body, move |read| *tell.lock() = Some(read.to_vec()));
+        let tee = Tee::new(body, LIMIT, move |read| {
+            *tell.lock() = Some(read.to_vec());
+        });
         (tee, told)
     }
 
@@ -128,7 +139,7 @@ mod tests {
     #[tokio::test]
     async fn what_breaks_is_left_or_is_too_long_is_not_told() {
         let ok = || Ok(Bytes::from_static(b"ab"));
-        let long = || Ok(Bytes::from(vec![b'x'; MAX_BODY]));
+        let long = || Ok(Bytes::from(vec![b'x'; LIMIT]));
         for parts in [vec![ok(), Err("broken".into())], vec![long(), ok()]] {
             let (body, told) = tee(pieces(parts));
             let _ = body.collect().await;
