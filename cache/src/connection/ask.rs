@@ -10,6 +10,9 @@ use serde::Deserialize;
 use super::{Connection, check};
 use crate::upstream::{RequestBody, UpstreamError};
 
+/// It tells which cluster it is.
+const KUBE_SYSTEM: &str = "/api/v1/namespaces/kube-system";
+
 /// What is read of an answer.
 const MAX_ANSWER: usize = 1 << 20;
 
@@ -28,7 +31,7 @@ pub(crate) struct Identity {
     /// rights gets 403: so this is about the credential and nothing else.
     pub(crate) unauthorized: bool,
     /// Whether it may be an API server that answers. Whoever is not, or is asked below a wrong path, says 404 in words of its
-    /// own: to a client that would mean that its object does not exist.
+    /// own, or 403 to a credential that may not ask for that path: to a client this would mean that its object does not exist.
     pub(crate) kubernetes: bool,
     /// The uid of `kube-system`; none where it cannot be read.
     pub(crate) uid: Option<String>,
@@ -75,8 +78,7 @@ impl Connection {
         struct Metadata {
             uid: String,
         }
-        let path = "/api/v1/namespaces/kube-system";
-        let (status, body) = self.document(path).await?;
+        let (status, body) = self.document(KUBE_SYSTEM).await?;
         let namespace: Option<Namespace> = match status {
             StatusCode::OK => serde_json::from_slice(&body).ok(),
             _ => None,
@@ -94,7 +96,10 @@ impl Connection {
             );
         Ok(Identity {
             unauthorized: status == StatusCode::UNAUTHORIZED,
-            kubernetes: !is_judged || is_of_kubernetes(),
+            kubernetes: match status {
+                StatusCode::FORBIDDEN => !names_another_path(&body),
+                _ => !is_judged || is_of_kubernetes(),
+            },
             uid: namespace.map(|namespace| namespace.metadata.uid),
         })
     }
@@ -157,6 +162,21 @@ impl Connection {
     }
 }
 
+/// Whether an API server's 403 is about a path that only ends with the one of the namespace: it took what is before that for a
+/// part of the path, so nothing is there. What leads to a server by such a path takes it away first.
+fn names_another_path(body: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Status {
+        message: String,
+    }
+    let Ok(Status { message }) = serde_json::from_slice(body) else {
+        return false;
+    };
+    let named = message.split_once("\" cannot get path \"");
+    let named = named.and_then(|(_, path)| path.split_once(KUBE_SYSTEM));
+    named.is_some_and(|(before, after)| !before.is_empty() && after.starts_with('"'))
+}
+
 /// Go's and nginx's words for plain HTTP on a port of theirs that speaks TLS.
 fn is_about_tls(body: &[u8]) -> bool {
     [
@@ -165,4 +185,36 @@ fn is_about_tls(body: &[u8]) -> bool {
     ]
     .iter()
     .any(|words| memchr::memmem::find(body, words.as_bytes()).is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_longer_path_is_told_apart_from_a_right_that_is_missing() {
+        let another = |message: &str| {
+            let status = serde_json::json!({"kind": "Status", "message": message, "code": 403});
+            names_another_path(status.to_string().as_bytes())
+        };
+        for prefix in ["/k8s/clusters/c1", "/a b"] {
+            let path = format!("{prefix}{KUBE_SYSTEM}");
+            assert!(another(&format!(
+                "forbidden: User \"p\" cannot get path {path:?}"
+            )));
+        }
+        // What stands before the server has taken its part of the path away.
+        let own = "namespaces \"kube-system\" is forbidden: User \"p\" cannot get resource \"namespaces\" in API group \"\"";
+        assert!(!another(own));
+        for path in [
+            KUBE_SYSTEM,
+            "/version",
+            "/x/api/v1/namespaces/kube-system/y",
+        ] {
+            assert!(!another(&format!(
+                "forbidden: User \"p\" cannot get path {path:?}"
+            )));
+        }
+        assert!(!names_another_path(b"Forbidden"));
+    }
 }

@@ -318,6 +318,11 @@ async fn who_does_not_know_kubernetes_is_no_cluster() {
         ("404 Not Found", "404 page not found"),
         ("200 OK", "<html>Please log in</html>"),
         ("302 Found", ""),
+        // Whoever may not ask for a path is not told that nothing is there.
+        (
+            "403 Forbidden",
+            r#"{"kind":"Status","message":"forbidden: User \"p\" cannot get path \"/k8s/c1/api/v1/namespaces/kube-system\""}"#,
+        ),
     ] {
         answer.send_replace(other);
         let tried = running.accessor.status().connects.failed + 1;

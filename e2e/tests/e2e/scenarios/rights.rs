@@ -133,23 +133,35 @@ async fn a_probe_that_is_forbidden_is_an_answer_and_forbidden_kinds_hold_up_noth
     reader.remove().await;
 }
 
-/// An apiserver says 404 to all below a path that is not its own: clients would take their objects for deleted.
+/// An apiserver says 404 to all below a path that is not its own: clients would take their objects for deleted. To whom has no
+/// right to the path it says 403, whether there is anything or not.
 #[tokio::test]
 async fn a_path_that_leads_to_no_api_is_no_cluster() {
     let cluster = control_plane().await;
-    // Whoever has no right to the path is told 403, whether there is anything.
-    let mut astray = cluster.context(User::Admin).unwrap();
-    astray.name = "astray".to_owned();
-    astray.server = format!("{}/k8s/clusters/c1", cluster.url());
+    let reader = Reader::make(&cluster).await;
+    let admin = cluster.context(User::Admin).unwrap();
+    let astray =
+        [("astray", admin), ("astray-too", reader.context.clone())].map(|(name, context)| {
+            Context {
+                name: name.to_owned(),
+                server: format!("{}/k8s/clusters/c1", cluster.url()),
+                ..context
+            }
+        });
+    let mut contexts = vec![cluster.context(User::Proxy).unwrap()];
+    contexts.extend(astray);
     let settings = "connections: { backoffMin: 100ms, backoffMax: 500ms }";
-    let bed = Bed::start(&[cluster.context(User::Proxy).unwrap(), astray], settings).await;
+    let bed = Bed::start(&contexts, settings).await;
     bed.served(cluster.name(), CONFIGMAPS).await;
-    let told = bed.told("astray", "NotKubernetes").await;
-    assert_unavailable("astray", &told);
-    for path in READS {
-        let answer = bed.client("astray").get(path).await.unwrap();
-        assert_unavailable("astray", &answer);
+    for name in ["astray", "astray-too"] {
+        let told = bed.told(name, "NotKubernetes").await;
+        assert_unavailable(name, &told);
+        for path in READS {
+            let answer = bed.client(name).get(path).await.unwrap();
+            assert_unavailable(name, &answer);
+        }
     }
+    reader.remove().await;
 }
 
 fn in_namespace(namespace: &str) -> Value {
