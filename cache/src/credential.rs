@@ -92,6 +92,15 @@ impl CredentialError {
         }
     }
 
+    /// The same of what this file holds.
+    fn in_file(self, path: &Path) -> Self {
+        let why = self.detail.as_ref().unwrap_or(&self.message);
+        Self {
+            detail: Some(format!("{}: {why}", path.display())),
+            ..self
+        }
+    }
+
     fn unusable(error: &(dyn std::error::Error + 'static)) -> Self {
         Self {
             detail: Some(error_chain(error)),

@@ -245,7 +245,7 @@ impl CredentialSource {
         let before = self.seen.lock().certificate.clone();
         let pair = settled(before.as_ref(), look).await?;
         if before.as_ref() != Some(&pair) {
-            pair.check()?;
+            pair.check().map_err(|error| error.in_file(certificate))?;
             self.seen.lock().certificate = Some(pair.clone());
         }
         Ok(pair)
@@ -259,9 +259,9 @@ impl CredentialSource {
             let token = token.expose_secret().trim();
             if token.is_empty() {
                 let message = "the token file is empty".to_owned();
-                return Err(CredentialError::missing(message));
+                return Err(CredentialError::missing(message).in_file(path));
             }
-            bearer(token)?
+            bearer(token).map_err(|error| error.in_file(path))?
         };
         self.seen.lock().token = Some(bytes);
         Ok(header)

@@ -27,6 +27,12 @@ async fn a_token_file_is_read_again_and_trimmed() {
     std::fs::write(&path, "\n").unwrap();
     let empty = source.load(false).await.unwrap_err();
     assert_eq!(empty.to_string(), "the token file is empty");
+    let detail = format!("{}: the token file is empty", path.display());
+    assert_eq!(empty.detail(), Some(&*detail));
+    std::fs::write(&path, "two\nlines").unwrap();
+    let odd = source.load(false).await.unwrap_err();
+    let detail = format!("{}: {odd}", path.display());
+    assert_eq!(odd.detail(), Some(&*detail));
 }
 
 /// The clock is paused: it goes on where all wait for it, and stands while a file is read.
@@ -253,6 +259,8 @@ async fn a_certificate_beside_the_key_of_another_is_waited_for() {
             "{:?}",
             error.detail()
         );
+        let file = format!("{}: ", certificate.display());
+        assert!(error.detail().is_some_and(|it| it.starts_with(&file)));
     }
     std::fs::write(&key, new_key).unwrap();
     let new = source.load(false).await.unwrap();
