@@ -223,8 +223,9 @@ impl Recheck {
     }
 }
 
+/// Groups may change. A cluster's own user is nobody else by that name.
 fn is_same(one: &UserInfo, other: &UserInfo) -> bool {
-    (&one.name, &one.uid) == (&other.name, &other.uid)
+    (&one.name, &one.uid, &one.named_by) == (&other.name, &other.uid, &other.named_by)
 }
 
 /// What the cluster says now, where it is connected or need not be asked.

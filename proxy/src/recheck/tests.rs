@@ -325,6 +325,12 @@ async fn a_live_watch_goes_on_as_nobody_else() {
     assert!(!watching.may().await, "it is another alice");
     watching.tokens("t,bob,1\n");
     assert!(!watching.may().await);
+    let named_by_the_cluster = UserInfo {
+        named_by: Some("a".into()),
+        ..first_alice()
+    };
+    let watching = Watching::new(|clusters| live(clusters, Some(named_by_the_cluster)));
+    assert!(!watching.may().await, "her name is the token file's now");
 }
 
 #[tokio::test(start_paused = true)]
