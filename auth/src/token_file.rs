@@ -81,6 +81,9 @@ fn parse(content: &[u8], allow_system_names: &BTreeSet<String>) -> Parsed {
         });
         parsed.mistakes.extend(read.err());
     }
+    if parsed.users.is_empty() && parsed.mistakes.is_empty() {
+        warnings.push("there is no token in it, and nobody is known by it".to_owned());
+    }
     parsed
 }
 
@@ -95,6 +98,12 @@ fn user(fields: &[Vec<u8>], warn: &mut impl FnMut(&str)) -> Result<Option<UserIn
     if token.is_empty() {
         warn("an empty token is nobody's");
         return Ok(None);
+    }
+    if token.iter().any(|it| *it == b' ' || it.is_ascii_control()) {
+        warn(
+            "a space or a control character in the token: it belongs to it, and clients cannot send such a token, or send it \
+             up to the first space",
+        );
     }
     if rest.len() > 1 {
         warn("columns after the fourth mean nothing; a list of groups is quoted");

@@ -48,6 +48,7 @@ pub mod own_kind;
 pub mod panics;
 mod reflector;
 pub mod resource_version;
+pub mod secret_file;
 pub mod selector;
 pub mod self_checks;
 pub mod store;

@@ -30,7 +30,9 @@ fn a_file_is_read_as_the_apiserver_reads_it() {
             "{content:?}"
         );
     };
-    check("", &[], 0);
+    check("", &[], 1);
+    check("\r\n\n", &[], 1);
+    check(",u,1\n", &[], 2);
     check("t,u,1\n", &[("t", "u/1[]")], 0);
     check("t,u,\n", &[("t", "u/[]")], 0);
     check(
@@ -44,7 +46,8 @@ fn a_file_is_read_as_the_apiserver_reads_it() {
     check("t,u,1,\n", &[("t", r#"u/1[""]"#)], 1);
     check("t,u,1,\"g,,g\"\n", &[("t", r#"u/1["g", "", "g"]"#)], 1);
     // Spaces belong to their token.
-    check(" t ,u,1\n", &[(" t ", "u/1[]"), ("t", "-")], 0);
+    check(" t ,u,1\n", &[(" t ", "u/1[]"), ("t", "-")], 1);
+    check("t\tx,u,1\n", &[("t\tx", "u/1[]")], 1);
     check("#t,u,1\n", &[("#t", "u/1[]")], 0);
     check("t,u,1,g,h\n", &[("t", r#"u/1["g"]"#)], 1);
     check("t,u,1\nt,v,2\n", &[("t", "v/2[]")], 1);
@@ -118,6 +121,8 @@ fn each_mistake_and_each_warning_is_told_with_its_line() {
     assert_eq!(TokenFile::new(content).unwrap_err(), mistakes);
     let empty = "a group without a name, by a comma too many: it counts, as in kube-apiserver, and a role that lists the groups \
                  to impersonate refuses its user";
+    let spaced = "a space or a control character in the token: it belongs to it, and clients cannot send such a token, or send it \
+                  up to the first space";
     let own = "names that begin with \"system:\" are Kubernetes' own, and come from here only where allowSystemNames lists them";
     let allow = BTreeSet::from(["system:g".to_owned(), "system:unauthenticated".to_owned()]);
     assert_eq!(
@@ -125,12 +130,14 @@ fn each_mistake_and_each_warning_is_told_with_its_line() {
         [
             line(2, empty),
             line(5, "an empty token is nobody's"),
+            line(6, spaced),
             line(
                 6,
                 &format!("nobody has this token: user \"system:e\": {own}")
             ),
             line(6, &format!("group \"system:f\" is left out: {own}")),
             line(6, empty),
+            line(9, spaced),
             line(
                 9,
                 "group \"system:unauthenticated\" is left out: it is for who has no credential"

@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
-use secrecy::SecretString;
+use secrecy::{ExposeSecret as _, SecretString};
 
 use super::source::bearer;
 use super::{ClientCertificate, CredentialConfig};
 use crate::bounded_file;
 use crate::error_chain::error_chain;
+use crate::secret_file::exposed;
 
 impl CredentialConfig {
     /// Why a connect would find no credential in the files that it names: a sentence each, with the path. Plugins are not
@@ -28,6 +29,38 @@ impl CredentialConfig {
             | Self::Exec(_) => Vec::new(),
         }
     }
+
+    /// What is odd about it and no trouble of the proxy's: a sentence each, with the path where it lies in a file of its own.
+    pub fn warnings(&self) -> Vec<String> {
+        match self {
+            Self::TokenFile(path) => {
+                let content = read("tokenFile", path).unwrap_or_default();
+                let odd = odd(String::from_utf8_lossy(&content).trim());
+                let odd = odd.map(|odd| format!("tokenFile {}: {odd}", path.display()));
+                odd.into_iter().chain(exposed(path)).collect()
+            }
+            Self::Token(token) => odd(token.expose_secret()).into_iter().collect(),
+            Self::ClientCertificateFiles { key, .. } => exposed(key).into_iter().collect(),
+            Self::Both {
+                certificate,
+                authorization,
+            } => [certificate.warnings(), authorization.warnings()].concat(),
+            Self::Anonymous
+            | Self::Missing(_)
+            | Self::ClientCertificate { .. }
+            | Self::Basic { .. }
+            | Self::Exec(_) => Vec::new(),
+        }
+    }
+}
+
+/// Of a token that can be sent.
+fn odd(token: &str) -> Option<String> {
+    let is_odd = |letter: char| letter.is_whitespace() || letter.is_control();
+    token.contains(is_odd).then(|| {
+        "there is a space or a control character in the token, and kube-apiserver reads a token up to the first space"
+            .to_owned()
+    })
 }
 
 fn token(path: &Path) -> Result<(), String> {
@@ -65,6 +98,9 @@ fn read(field: &str, path: &Path) -> Result<Vec<u8>, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     #[test]
@@ -119,5 +155,43 @@ mod tests {
             authorization: Box::new(token("empty")),
         };
         check(&two, &[&both[1], "tokenFile empty is empty"]);
+    }
+
+    #[test]
+    fn what_is_odd_about_a_credential_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str, mode: u32| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            path
+        };
+        std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+        let check = |config: &CredentialConfig, expected: &[&str]| {
+            let told = config.warnings();
+            let is_told = |(told, expected): (&String, &&str)| told.contains(*expected);
+            let are_told = told.iter().zip(expected).all(is_told);
+            assert!(are_told && told.len() == expected.len(), "{told:?}");
+        };
+        let file = |name, text, mode| CredentialConfig::TokenFile(write(name, text, mode));
+        let space = "a space or a control character";
+        check(&file("fine", " t\n", 0o640), &[]);
+        check(&file("spaced", "Bearer t", 0o600), &[space]);
+        let secret = "every user of this machine may read";
+        check(&file("open", "a\tb", 0o644), &[space, secret]);
+        check(&CredentialConfig::Token("t".into()), &[]);
+        check(&CredentialConfig::Token("t u".into()), &[space]);
+        check(
+            &CredentialConfig::TokenFile(folder.path().join("none")),
+            &[],
+        );
+        let both = CredentialConfig::Both {
+            certificate: Box::new(CredentialConfig::ClientCertificateFiles {
+                certificate: write("crt", "", 0o644),
+                key: write("key", "", 0o644),
+            }),
+            authorization: Box::new(file("token", "t", 0o644)),
+        };
+        check(&both, &["/key", "/token"]);
     }
 }

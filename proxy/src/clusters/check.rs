@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use fleetcache_cache::cluster_config::ClusterConfig;
 use fleetcache_cache::kubeconfig;
+use fleetcache_cache::secret_file::exposed;
 
 use super::{ClustersError, Itself, Subject, find, read};
 use crate::args::ServeArgs;
@@ -105,6 +106,7 @@ fn kubeconfigs(
         for trouble in without_credential(cluster) {
             mistakes.add(at(&key), trouble);
         }
+        add(warnings, odd_credential(cluster), &at(&key));
     }
     let mut names: BTreeSet<_> = found.clusters.into_iter().map(|it| it.name).collect();
     others(config, &itself, at, &mut names, mistakes, warnings);
@@ -152,6 +154,9 @@ fn others(
             for trouble in without_credential(&cluster) {
                 warnings.push(format!("{}: {trouble}", at(key)));
             }
+            let file = exposed(Path::new(&cluster.source.name));
+            add(warnings, odd_credential(&cluster), &at(key));
+            add(warnings, file, &at(key));
             names.insert(cluster.name);
         }
         for trouble in looked.troubles {
@@ -164,12 +169,16 @@ fn others(
     ] {
         let Some(it) = management else { continue };
         let read = kubeconfig::from_file(&it.kubeconfig, it.context.as_deref(), key);
+        let key = at(&format!("clusters.{key}.kubeconfig"));
         let problems = match read {
-            Ok(cluster) => without_credential(&cluster),
+            Ok(cluster) => {
+                add(warnings, odd_credential(&cluster), &key);
+                without_credential(&cluster)
+            }
             Err(problem) => vec![problem],
         };
         for problem in problems {
-            mistakes.add(at(&format!("clusters.{key}.kubeconfig")), problem);
+            mistakes.add(key.as_str(), problem);
         }
     }
 }
@@ -177,7 +186,20 @@ fn others(
 /// Why requests to a cluster would be answered 503: it is served, and the files that its kubeconfig names for its credential
 /// hold none.
 fn without_credential(cluster: &ClusterConfig) -> Vec<String> {
+    of_credential(cluster, &cluster.credential.troubles())
+}
+
+/// What its credential may not be meant to be.
+fn odd_credential(cluster: &ClusterConfig) -> Vec<String> {
+    of_credential(cluster, &cluster.credential.warnings())
+}
+
+fn of_credential(cluster: &ClusterConfig, told: &[String]) -> Vec<String> {
     let of = format!("{}: context {:?}", cluster.source.name, cluster.context);
-    let troubles = cluster.credential.troubles().into_iter();
-    troubles.map(|trouble| format!("{of}: {trouble}")).collect()
+    told.iter().map(|it| format!("{of}: {it}")).collect()
+}
+
+/// Adds what there is to say about a key.
+fn add(warnings: &mut Vec<String>, told: impl IntoIterator<Item = String>, key: &str) {
+    warnings.extend(told.into_iter().map(|it| format!("{key}: {it}")));
 }

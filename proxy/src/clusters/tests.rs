@@ -1,5 +1,7 @@
 //! Names and mistakes, over files.
 
+use std::os::unix::fs::PermissionsExt as _;
+
 use fleetcache_cache::cluster_config::EndpointConfig;
 
 use super::*;
@@ -52,7 +54,9 @@ struct Folder(tempfile::TempDir);
 
 impl Folder {
     fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
+        let of_its_own = std::fs::Permissions::from_mode(0o700);
+        let folder = tempfile::Builder::new().permissions(of_its_own).tempdir();
+        Self(folder.unwrap())
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -350,5 +354,71 @@ fn every_mistake_of_a_configuration_is_told_with_its_path() {
             "listen: the admin port (127.0.0.1:8081) and the HTTPS port (127.0.0.1:8081) exclude each other; choose another for one",
         ],
         &[],
+    );
+}
+
+#[test]
+fn credentials_that_others_may_read_and_odd_ones_are_warned_of() {
+    let folder = Folder::new();
+    let mode = |name: &str, mode: u32| {
+        let mode = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(folder.path(name), mode).unwrap();
+    };
+    mode("", 0o755);
+    let pair = rcgen::generate_simple_self_signed(["a".to_owned()]).unwrap();
+    folder.write("tls.crt", &pair.cert.pem());
+    folder.write("tls.key", &pair.signing_key.serialize_pem());
+    let by_file = kubeconfig(&["a"]).replace(r#""token":"t""#, r#""tokenFile":"token""#);
+    folder.write("by-file", &by_file);
+    folder.write("token", "two words");
+    folder.write("tokens.csv", "");
+    std::fs::create_dir(folder.path("d")).unwrap();
+    let one = kubeconfig(&["b"]).replace(r#""kind""#, r#""current-context":"b","kind""#);
+    folder.write("d/x.kubeconfig", &one);
+    let text = "apiVersion: fleetcache.dev/v1alpha1\nkind: Configuration\n\
+                clusters: { kubeconfigs: [ { path: by-file } ], directory: { path: d }, secrets: { kubeconfig: d/x.kubeconfig, labelSelector: a } }\n\
+                tls: { certFile: tls.crt, keyFile: tls.key }\nauthentication: { tokenFile: tokens.csv }\n";
+    folder.write("fleetcache.yaml", text);
+    let secrets = [
+        "by-file",
+        "d/x.kubeconfig",
+        "tls.key",
+        "token",
+        "tokens.csv",
+    ];
+    let told = |modes: u32| {
+        secrets.iter().for_each(|it| mode(it, modes));
+        let found = check_file(&folder.path("fleetcache.yaml"), &|_| Some("/home/a".into()));
+        assert_eq!(found.mistakes.to_string(), "");
+        let prefix = format!("{}/", folder.0.path().display());
+        let told = found.warnings.iter();
+        told.map(|it| it.replace(&prefix, "").replace("fleetcache.yaml: ", ""))
+            .collect::<Vec<_>>()
+    };
+    let exposed = |name: &str| {
+        format!("every user of this machine may read {name}, which is for secrets: chmod o= {name}")
+    };
+    let odd = [
+        "authentication.tokenFile: tokens.csv: there is no token in it, and nobody is known by it".to_owned(),
+        "clusters.kubeconfigs[0]: by-file: context \"a\": tokenFile token: there is a space or a control character in the token, and \
+         kube-apiserver reads a token up to the first space".to_owned(),
+    ];
+    assert_eq!(told(0o640), odd);
+    let [empty, spaced] = odd;
+    assert_eq!(
+        told(0o644),
+        [
+            exposed("by-file"),
+            exposed("d/x.kubeconfig"),
+            format!("tls.keyFile: {}", exposed("tls.key")),
+            format!("authentication.tokenFile: {}", exposed("tokens.csv")),
+            empty,
+            spaced,
+            format!(
+                "clusters.kubeconfigs[0]: by-file: context \"a\": {}",
+                exposed("token")
+            ),
+            format!("clusters.directory: {}", exposed("d/x.kubeconfig")),
+        ]
     );
 }

@@ -1,12 +1,16 @@
 //! What a configuration may say, and seldom means.
 
+use std::collections::BTreeSet;
+
+use fleetcache_cache::secret_file::exposed;
+
 use super::Config;
 use super::users::authenticators;
 use crate::authorization::AuthorizationMode;
 use crate::identity::Identity;
 
 impl Config {
-    /// A sentence each, with the path of the key.
+    /// A sentence each, with the path of the key, or of the file.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         let mut warn = |key: &str, text: &str| warnings.push(self.warning(key, text));
@@ -34,6 +38,12 @@ impl Config {
                 warn(&key, text);
             }
         }
+        let sources = &self.sources;
+        let kubeconfigs = sources.kubeconfigs.iter().flat_map(|it| &it.paths);
+        let management = sources.cluster_api.iter().chain(&sources.secrets);
+        let kubeconfigs = kubeconfigs.chain(management.map(|it| &it.kubeconfig));
+        let kubeconfigs: BTreeSet<_> = kubeconfigs.collect();
+        warnings.extend(kubeconfigs.into_iter().filter_map(|it| exposed(it)));
         warnings
     }
 

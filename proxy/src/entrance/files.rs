@@ -6,6 +6,7 @@ use std::path::Path;
 
 use fleetcache_auth::{AuthenticationConfiguration, ClientCertificates, TokenFile};
 use fleetcache_cache::bounded_file;
+use fleetcache_cache::secret_file::exposed;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
@@ -40,6 +41,17 @@ impl EntranceFiles {
             hashes: BTreeMap::new(),
         };
         let (tls, authentication) = (&config.tls, &config.authentication);
+        let key = tls.serving.as_ref().map(|it| &it.key);
+        for (key, file) in [
+            ("tls.keyFile", key),
+            (
+                "authentication.tokenFile",
+                authentication.token_file.as_ref(),
+            ),
+        ] {
+            let exposed = file.and_then(|it| exposed(it));
+            warnings.extend(exposed.map(|it| config.warning(key, &it)));
+        }
         let serving = tls.serving.as_ref().and_then(|files| {
             let chain = reader.file("tls.certFile", Some(&files.certificate), certificates);
             let key = reader.file("tls.keyFile", Some(&files.key), |pem| {

@@ -1,5 +1,6 @@
 //! An entrance over files that change.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
 use fleetcache_auth::{AuthenticationError, Credentials, Method};
@@ -26,7 +27,9 @@ struct Files(TempDir);
 
 impl Files {
     fn new(rest: &str) -> Self {
-        let files = Self(tempfile::tempdir().unwrap());
+        let of_its_own = std::fs::Permissions::from_mode(0o700);
+        let folder = tempfile::Builder::new().permissions(of_its_own).tempdir();
+        let files = Self(folder.unwrap());
         files.configure(rest);
         files
     }
