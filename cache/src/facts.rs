@@ -1,5 +1,7 @@
 //! What is known of a cluster for a while: asked once, whoever asks, and forgotten with the cluster.
 
+mod shares;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::Hash;
@@ -17,6 +19,8 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use self::shares::Shares;
+
 /// The facts of one purpose about all clusters of the process, such as who may do what. One for each purpose and not for
 /// each cluster: an empty cache costs 33 kB.
 ///
@@ -26,6 +30,8 @@ pub struct Facts<K, V, E> {
     /// The questions under way. Held for a look-up, never across an await.
     asked: Mutex<HashMap<Key<K>, Asked<V, E>>>,
     instances: AtomicU64,
+    weigh: fn(&K, &V) -> u32,
+    shares: Option<Arc<Shares<K>>>,
 }
 
 /// Why there is no fact.
@@ -83,18 +89,51 @@ where
 {
     /// Facts that weigh no more than `max_weight` together, by `weigh`; past that the least recently read are forgotten.
     pub fn new(max_weight: u64, weigh: fn(&K, &V) -> u32) -> Arc<Self> {
+        Self::with(max_weight, weigh, None)
+    }
+
+    /// The same, where no `holder`'s weigh more than a share of that: what is beyond is not kept, and pushes nobody else's out.
+    pub fn in_shares(
+        max_weight: u64,
+        weigh: fn(&K, &V) -> u32,
+        share: u64,
+        holder: fn(&K) -> u64,
+    ) -> Arc<Self> {
+        let shares = Shares {
+            most: share,
+            holder,
+            held: Mutex::default(),
+        };
+        Self::with(max_weight, weigh, Some(Arc::new(shares)))
+    }
+
+    fn with(
+        max_weight: u64,
+        weigh: fn(&K, &V) -> u32,
+        shares: Option<Arc<Shares<K>>>,
+    ) -> Arc<Self> {
         let known = Cache::builder()
             .max_capacity(max_weight)
             .weigher(move |key: &Key<K>, fact: &Fact<V>| weigh(&key.key, &fact.value))
             // moka's default may drop what is new for what was read more often: it would be asked for again and again.
             .eviction_policy(EvictionPolicy::lru())
             .expire_after(UntilThen)
-            .support_invalidation_closures()
-            .build();
+            .support_invalidation_closures();
+        let known = match shares.clone() {
+            None => known.build(),
+            Some(shares) => {
+                let gone = move |key: Arc<Key<K>>, fact: Fact<V>, _| {
+                    shares.give_back(&key.key, weigh(&key.key, &fact.value));
+                };
+                known.eviction_listener(gone).build()
+            }
+        };
         Arc::new(Self {
             known,
             asked: Mutex::default(),
             instances: AtomicU64::new(0),
+            weigh,
+            shares,
         })
     }
 
@@ -109,6 +148,24 @@ where
 
     fn next_instance(&self) -> u64 {
         self.instances.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn insert(&self, key: Key<K>, fact: Fact<V>) {
+        if let Some(shares) = &self.shares {
+            // What it replaces has no part in what there is room for.
+            self.known.invalidate(&key);
+            let weight = (self.weigh)(&key.key, &fact.value);
+            let mut is_room = shares.take(&key.key, weight);
+            if !is_room {
+                // What has expired is counted until moka drops it.
+                self.known.run_pending_tasks();
+                is_room = shares.take(&key.key, weight);
+            }
+            if !is_room {
+                return;
+            }
+        }
+        self.known.insert(key, fact);
     }
 
     fn look_up(&self, key: &Key<K>) -> Option<V> {
@@ -132,9 +189,7 @@ where
     pub fn put(&self, key: K, value: V, good_until: Option<Instant>) {
         let _no_flush_meanwhile = self.facts.asked.lock();
         self.used.store(true, Ordering::Relaxed);
-        self.facts
-            .known
-            .insert(self.key(key), Fact { value, good_until });
+        self.facts.insert(self.key(key), Fact { value, good_until });
     }
 
     /// Nothing is known about it any more. A question under way goes on.
@@ -310,7 +365,7 @@ where
         if is_wanted {
             let value = value.clone();
             let fact = Fact { value, good_until };
-            self.facts.known.insert(self.key.clone(), fact);
+            self.facts.insert(self.key.clone(), fact);
         }
         is_wanted
     }

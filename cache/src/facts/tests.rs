@@ -262,3 +262,33 @@ fn a_runtime_that_shuts_down_ends_questions() {
     runtime.shutdown_timeout(Duration::from_secs(60));
     assert!(facts.facts.asked.lock().is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn one_holder_has_its_share_and_pushes_out_no_others() {
+    // By the first character.
+    let holder = |key: &String| u64::from(key.as_bytes()[0]);
+    let all: Arc<Facts<String, (), ()>> = Facts::in_shares(12, |_, ()| 1, 4, holder);
+    let facts = all.of_cluster();
+    let count = |holder: &str| {
+        let names = (0..50).map(|at| format!("{holder}{at}"));
+        names.filter(|name| facts.get(name).is_some()).count()
+    };
+    facts.put("b0".to_owned(), (), None);
+    for at in 0..50 {
+        facts.put(format!("a{at}"), (), None);
+        all.known.run_pending_tasks();
+    }
+    assert_eq!((count("a"), count("b")), (4, 1));
+    // What is there may be put anew, and what goes makes room.
+    facts.put("a0".to_owned(), (), None);
+    assert_eq!(count("a"), 4);
+    facts.forget(&"a0".to_owned());
+    for at in 40..50 {
+        let asked = async { Ok(((), None)) };
+        facts.get_or_ask(format!("a{at}"), asked).await.unwrap();
+    }
+    assert_eq!((count("a"), count("b")), (4, 1));
+    facts.flush();
+    all.known.run_pending_tasks();
+    assert!(all.shares.as_ref().unwrap().held.lock().is_empty());
+}

@@ -83,19 +83,29 @@ pub(super) struct Judged {
 
 impl Default for Judged {
     fn default() -> Self {
-        Self::with_room(MAX_KNOWN, MAX_REFUSED)
+        Self::with_room(MAX_KNOWN, MAX_KNOWN, MAX_REFUSED)
     }
 }
 
 impl Judged {
-    /// Of so many bytes of tokens that are good, as many of those that were, and so many of others.
-    pub(super) fn with_room(known: u64, refused: u64) -> Self {
+    /// By many clusters, of which each has a quarter at most: what one calls good is for it alone to say.
+    pub(super) fn by_many() -> Self {
+        Self::with_room(MAX_KNOWN, MAX_KNOWN / 4, MAX_REFUSED)
+    }
+
+    /// Of so many bytes of tokens that are good, as many of those that were, of both so many at most by one cluster, and so
+    /// many of others.
+    pub(super) fn with_room(known: u64, by_one: u64, refused: u64) -> Self {
         let refused = Facts::new(refused, |_, why: &Refused| {
             weight(why.as_deref().map_or(0, str::len))
         });
-        let were_good = Facts::new(known, |_, name: &Arc<str>| weight(name.len()));
+        let cluster = |key: &Key| key.instance;
+        let of_user = |_: &Key, it: &TokenUser| weight(it.user.bytes());
+        let good = Facts::in_shares(known, of_user, by_one, cluster);
+        let of_name = |_: &Key, name: &Arc<str>| weight(name.len());
+        let were_good = Facts::in_shares(known, of_name, by_one, cluster);
         Self {
-            known: Facts::new(known, |_, it: &TokenUser| weight(it.user.bytes())).of_cluster(),
+            known: good.of_cluster(),
             refused: Arc::new(refused.of_cluster()),
             were_good: Arc::new(were_good.of_cluster()),
             asked: Facts::new(MAX_CLUSTERS, |_, _| 1).of_cluster(),

@@ -50,7 +50,7 @@ impl Default for OwnTokens {
     fn default() -> Self {
         Self {
             issuers: Facts::new(MAX_ISSUERS, |_, _| 1).of_cluster(),
-            judged: Judged::default(),
+            judged: Judged::by_many(),
         }
     }
 }

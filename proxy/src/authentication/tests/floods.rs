@@ -130,7 +130,7 @@ async fn one_user_leaves_half_of_the_line_to_others_who_are_known() {
 #[tokio::test(start_paused = true)]
 async fn bad_tokens_push_no_good_one_out() {
     let clusters = Clusters::start();
-    let judged = Judged::with_room(16 << 10, 16 << 10);
+    let judged = Judged::with_room(16 << 10, 16 << 10, 16 << 10);
     let (a, cluster) = (clusters.get("a"), Cluster::that_knows(&["good"]));
     assert!(judged.judge(&a, &cluster, "good", &[]).await.is_ok());
     for token in tokens(500) {
@@ -143,6 +143,29 @@ async fn bad_tokens_push_no_good_one_out() {
     assert_eq!(cluster.reviews(), 501);
     assert!(judged.judge(&a, &cluster, "bogus-0", &[]).await.is_err());
     assert_eq!(cluster.reviews(), 502);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_calls_all_tokens_good_pushes_out_no_others() {
+    let clusters = Clusters::start();
+    let judged = Judged::with_room(64 << 10, 16 << 10, 16 << 10);
+    let (a, honest) = (clusters.get("a"), Cluster::that_knows(&["good"]));
+    assert!(judged.judge(&a, &honest, "good", &[]).await.is_ok());
+    let made_up = tokens(500);
+    let all: Vec<_> = made_up.iter().map(String::as_str).collect();
+    let (b, dishonest) = (clusters.get("b"), Cluster::that_knows(&all));
+    for token in &made_up {
+        assert!(judged.judge(&b, &dishonest, token, &[]).await.is_ok());
+    }
+    assert_eq!(dishonest.reviews(), 500);
+    assert!(judged.judge(&a, &honest, "good", &[]).await.is_ok());
+    assert_eq!(honest.reviews(), 1);
+    // Its first ones are known, and no more of them than it has room for.
+    for token in &made_up {
+        assert!(judged.judge(&b, &dishonest, token, &[]).await.is_ok());
+    }
+    let again = dishonest.reviews() - 500;
+    assert!((450..500).contains(&again), "{again}");
 }
 
 #[tokio::test(start_paused = true)]
