@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use crate::bearer_token;
 use crate::certificate::ClientCertificates;
+use crate::fault::{Fault, FaultSort};
 use crate::jwt::JwtAuthenticator;
 use crate::token_file::TokenFile;
 use crate::token_review::ReviewTokens;
@@ -109,8 +110,8 @@ pub enum AuthenticationError {
 pub struct Refusal {
     /// The way to be somebody that it was meant for, as far as is known.
     pub method: Option<Method>,
-    /// What is wrong with it. Nothing of it with which it could be used.
-    pub why: String,
+    /// What is wrong with it.
+    pub fault: Fault,
 }
 
 /// What is said of a token that no way to be somebody knows.
@@ -144,11 +145,11 @@ struct Failures {
 
 impl Failures {
     /// Nobody knows a token. What was wrong with a certificate beside it is not why.
-    fn token(&mut self, why: &str) {
+    fn token(&mut self, sort: FaultSort, why: &str) {
         let of_token = |it: &Refusal| it.method != Some(Method::Certificate);
         if !self.refusal.as_ref().is_some_and(of_token) {
-            let (method, why) = (None, why.to_owned());
-            self.refusal = Some(Refusal { method, why });
+            let (method, fault) = (None, sort.because(why));
+            self.refusal = Some(Refusal { method, fault });
         }
     }
 }
@@ -178,7 +179,7 @@ impl Authenticator {
         if headers.get_all(AUTHORIZATION).iter().nth(1).is_some() {
             return Err(AuthenticationError::Unauthenticated(Some(Refusal {
                 method: None,
-                why: "more than one Authorization header".to_owned(),
+                fault: FaultSort::Form.because("more than one Authorization header"),
             })));
         }
         let mut failures = Failures::default();
@@ -189,17 +190,22 @@ impl Authenticator {
             if let Some(user) = self.by_token(token, &mut failures).await {
                 return Ok(user);
             }
-            failures.token(UNKNOWN);
+            failures.token(FaultSort::Unknown, UNKNOWN);
         }
         match bearer_token::from_websocket(headers) {
             Ok(Some(token)) => {
                 if let Some(user) = self.by_token(token.as_bytes(), &mut failures).await {
                     return Ok(user);
                 }
-                failures.token(UNKNOWN);
+                failures.token(FaultSort::Unknown, UNKNOWN);
             }
             Ok(None) => {}
-            Err(_) => failures.token("a WebSocket's subprotocol that is no token"),
+            Err(_) => {
+                failures.token(
+                    FaultSort::Form,
+                    "a WebSocket's subprotocol that is no token",
+                );
+            }
         }
         if let Some(why) = failures.unavailable {
             return Err(AuthenticationError::Unavailable(why));
@@ -275,7 +281,8 @@ impl Authenticator {
     ) -> Option<Authenticated> {
         let outcome = outcome.and_then(|found| {
             let Some(found) = found else { return Ok(None) };
-            let user = self.admit(found.user).map_err(TokenError::Invalid)?;
+            let user = self.admit(found.user);
+            let user = user.map_err(|why| TokenError::Invalid(FaultSort::Name.because(why)))?;
             Ok(Some(Authenticated {
                 user: Arc::new(user),
                 expires: found.expires,
@@ -289,9 +296,9 @@ impl Authenticator {
             Err(error) => {
                 tracing::debug!(method = method.as_str(), %error, "credential refused");
                 match error {
-                    TokenError::Invalid(why) => {
+                    TokenError::Invalid(fault) => {
                         let method = Some(method);
-                        failures.refusal = Some(Refusal { method, why });
+                        failures.refusal = Some(Refusal { method, fault });
                     }
                     TokenError::Unavailable(why) => failures.unavailable = Some(why),
                 }

@@ -17,11 +17,12 @@ use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
-use rustls::{DistinguishedName, RootCertStore};
+use rustls::{CertificateError, DistinguishedName, RootCertStore};
 use sha2::{Digest as _, Sha256};
 use x509_parser::certificate::{Validity, X509Certificate};
 use x509_parser::prelude::FromDer as _;
 
+use crate::fault::{Fault, FaultSort};
 use crate::token_user::TokenUser;
 pub use accept_any::accept_any;
 
@@ -44,7 +45,7 @@ struct Bundle {
     /// goes with the bundle.
     verified: Cache<[u8; 32], Arc<Found<Option<TokenUser>>>>,
     /// Why others are not good.
-    refused: Cache<[u8; 32], Arc<Found<String>>>,
+    refused: Cache<[u8; 32], Arc<Found<Fault>>>,
 }
 
 struct Authority {
@@ -98,7 +99,7 @@ impl ClientCertificates {
 
     /// Who a client is by the certificates it sent, its own first; `None` where its certificate is good and names
     /// nobody.
-    pub(crate) fn user(&self, sent: &[CertificateDer<'_>]) -> Result<Option<TokenUser>, String> {
+    pub(crate) fn user(&self, sent: &[CertificateDer<'_>]) -> Result<Option<TokenUser>, Fault> {
         self.user_at(sent, UnixTime::now())
     }
 
@@ -106,7 +107,7 @@ impl ClientCertificates {
         &self,
         sent: &[CertificateDer<'_>],
         now: UnixTime,
-    ) -> Result<Option<TokenUser>, String> {
+    ) -> Result<Option<TokenUser>, Fault> {
         let bundle = self.bundle.load();
         let digest = digest(sent);
         if let Some(user) = bundle.verified.get(&digest).and_then(|it| it.at(now)) {
@@ -160,9 +161,9 @@ impl Bundle {
         if authorities.is_empty() {
             return Err("no certificate in it".to_owned());
         }
-        let weight = |_: &[u8; 32], why: &Arc<Found<String>>| {
+        let weight = |_: &[u8; 32], why: &Arc<Found<Fault>>| {
             const OVERHEAD: usize = 256;
-            u32::try_from(OVERHEAD + why.what.len()).unwrap_or(u32::MAX)
+            u32::try_from(OVERHEAD + why.what.why.len()).unwrap_or(u32::MAX)
         };
         let refused = Cache::builder().max_capacity(REFUSED).weigher(weight);
         Ok(Self {
@@ -189,23 +190,25 @@ impl Bundle {
         &self,
         sent: &[CertificateDer<'_>],
         now: UnixTime,
-    ) -> Result<Option<TokenUser>, String> {
+    ) -> Result<Option<TokenUser>, Fault> {
         #[cfg(test)]
         tests::VERIFIED.with(|count| count.set(count.get() + 1));
         let [own, others @ ..] = sent else {
-            return Err("no certificate".to_owned());
+            return Err(FaultSort::Form.because("no certificate"));
         };
-        let parsed = parse(own)?;
+        let unreadable = |why: String| FaultSort::Form.because(why);
+        let parsed = parse(own).map_err(unreadable)?;
         // rustls asks neither of an authority whether it has expired, nor of anyone whether it may sign: Go asks both.
         let mut roots = RootCertStore::empty();
         for authority in &self.authorities {
             if contains(&authority.validity, now) {
                 let certificate = authority.certificate.clone();
-                roots.add(certificate).map_err(|error| error.to_string())?;
+                let added = roots.add(certificate);
+                added.map_err(|error| unreadable(error.to_string()))?;
             }
         }
         if roots.is_empty() {
-            return Err("no authority is valid now".to_owned());
+            return Err(FaultSort::Time.because("no authority is valid now"));
         }
         let mut intermediates = Vec::new();
         for other in others {
@@ -217,16 +220,33 @@ impl Bundle {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
             .build()
-            .map_err(|error| error.to_string())?;
+            .map_err(|error| unreadable(error.to_string()))?;
         verifier
             .verify_client_cert(own, &intermediates, now)
-            .map_err(|error| error.to_string())?;
+            .map_err(|error| sort(&error).because(error.to_string()))?;
         let expires = UNIX_EPOCH + Duration::from_secs(end(parsed.validity()).as_secs());
         Ok(subject::user(&parsed, own)?.map(|user| TokenUser {
             user,
             expires: Some(expires),
             known_until: None,
         }))
+    }
+}
+
+fn sort(error: &rustls::Error) -> FaultSort {
+    let rustls::Error::InvalidCertificate(error) = error else {
+        return FaultSort::Form;
+    };
+    match error {
+        CertificateError::Expired
+        | CertificateError::ExpiredContext { .. }
+        | CertificateError::NotValidYet
+        | CertificateError::NotValidYetContext { .. } => FaultSort::Time,
+        CertificateError::BadSignature | CertificateError::UnknownIssuer => FaultSort::Signature,
+        CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
+            FaultSort::Audience
+        }
+        _ => FaultSort::Form,
     }
 }
 

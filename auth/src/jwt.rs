@@ -36,6 +36,7 @@ pub use issuer_keys::KeyTiming;
 use issuer_keys::{IssuerKeys, Waited};
 use key_set::NotSigned;
 
+use crate::fault::FaultSort;
 use crate::token_review::unverified_issuer;
 use crate::token_user::{TokenError, TokenUser, Unavailable};
 
@@ -145,9 +146,8 @@ impl JwtAuthenticator {
         now: SystemTime,
     ) -> Result<Option<TokenUser>, TokenError> {
         if token.len() > MAX_TOKEN {
-            return Err(TokenError::Invalid(format!(
-                "longer than {MAX_TOKEN} bytes"
-            )));
+            let why = format!("longer than {MAX_TOKEN} bytes");
+            return Err(TokenError::Invalid(FaultSort::Form.because(why)));
         }
         let digest: [u8; 32] = Sha256::digest(token).into();
         if let Some(known) = self.remembered.get(&digest)
@@ -188,8 +188,10 @@ impl Issuer {
             TokenError::Unavailable(Unavailable { judge, why })
         };
         let not_signed = |problem| match problem {
-            NotSigned::ByTheseKeys => invalid("no key of its issuer has signed it".to_owned()),
-            NotSigned::AtAll(problem) => invalid(problem),
+            NotSigned::ByTheseKeys => {
+                invalid(FaultSort::Signature.because("no key of its issuer has signed it"))
+            }
+            NotSigned::AtAll(problem) => invalid(FaultSort::Form.because(problem)),
         };
         let header = key_set::header(token).map_err(not_signed)?;
         let known = self.keys.current().map(|keys| keys.claims(token, &header));

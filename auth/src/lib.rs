@@ -7,6 +7,7 @@
 //! authenticator   a request's credentials → its user, or nobody
 //! bearer_token    making a token, and finding the one a request carries
 //! certificate     client certificates → their users
+//! fault           what is wrong with a credential
 //! kept_credentials  credentials that outlive their request
 //! jwt             tokens that an OpenID Connect issuer has signed → their users
 //! token_file      static tokens
@@ -20,6 +21,7 @@ mod access_review;
 mod authenticator;
 mod bearer_token;
 mod certificate;
+mod fault;
 mod jwt;
 mod kept_credentials;
 mod token_file;
@@ -37,6 +39,7 @@ pub use authenticator::{
 };
 pub use bearer_token::{bearer_tokens, generate_token};
 pub use certificate::{ClientCertificates, accept_any};
+pub use fault::{Fault, FaultSort};
 pub use jwt::{AuthenticationConfiguration, JwtAuthenticator, KeyTiming, Mistake};
 pub use kept_credentials::KeptCredentials;
 pub use token_file::TokenFile;

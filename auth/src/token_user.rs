@@ -5,6 +5,7 @@ use std::time::SystemTime;
 
 use tokio::time::Instant;
 
+use crate::fault::Fault;
 use crate::user::UserInfo;
 
 /// The user of a token that is good.
@@ -21,8 +22,8 @@ pub struct TokenUser {
 /// Why a token has no user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TokenError {
-    /// It is not good, and why. The reason is for logs: a client is told nothing about a token.
-    Invalid(String),
+    /// It is not good, and why.
+    Invalid(Fault),
     /// It cannot be told now whether it is good.
     Unavailable(Unavailable),
 }
@@ -46,7 +47,7 @@ impl fmt::Display for Unavailable {
 impl fmt::Display for TokenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Invalid(why) => write!(f, "the token is not valid: {why}"),
+            Self::Invalid(fault) => write!(f, "the token is not valid: {}", fault.why),
             Self::Unavailable(why) => write!(f, "the token cannot be judged now: {why}"),
         }
     }

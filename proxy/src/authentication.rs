@@ -17,8 +17,8 @@ use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwapOption;
 use fleetcache_auth::{
-    Authenticated, AuthenticationError, Authenticator, Credentials, Method, ReviewTokens,
-    TokenError, TokenUser, Unavailable, UserInfo,
+    Authenticated, AuthenticationError, Authenticator, Credentials, FaultSort, Method, Refusal,
+    ReviewTokens, TokenError, TokenUser, Unavailable, UserInfo,
 };
 use fleetcache_cache::cluster_accessor::ClusterAccessor;
 use fleetcache_cache::cluster_cache::ClusterCache;
@@ -26,6 +26,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
 use self::judged::{Judged, unavailable};
+use self::own_tokens::Own;
 pub use self::own_tokens::OwnTokens;
 pub(crate) use self::refusals::Refusals;
 
@@ -93,18 +94,31 @@ impl Authentication {
 
 /// What the cluster says of its own token; and what the others said, where that is nothing, or where one of them may know it
 /// who cannot be asked now.
-fn own_first(
-    own: Option<Result<Authenticated, AuthenticationError>>,
-    refused: AuthenticationError,
-) -> Result<Authenticated, AuthenticationError> {
-    match (own, &refused) {
-        (None, _)
-        | (
-            Some(Err(AuthenticationError::Unauthenticated(_))),
-            AuthenticationError::Unavailable(_),
+fn own_first(own: Own, refused: AuthenticationError) -> Result<Authenticated, AuthenticationError> {
+    match (own, refused) {
+        (
+            Own::Judged(Err(AuthenticationError::Unauthenticated(_))),
+            refused @ AuthenticationError::Unavailable(_),
         ) => Err(refused),
-        (Some(own), _) => own,
+        (Own::Judged(own), _) => own,
+        (Own::NotKnown(why), AuthenticationError::Unauthenticated(Some(refusal))) => Err(
+            AuthenticationError::Unauthenticated(Some(or_own(refusal, &why))),
+        ),
+        (Own::No | Own::NotKnown(_), refused) => Err(refused),
     }
+}
+
+/// A refusal of a token that may be the cluster's own, but for one by whoever claims it. It stays a 401: a 503 would tell
+/// strangers, who can make up such a token, which clusters there are.
+fn or_own(refusal: Refusal, why: &str) -> Refusal {
+    let Refusal { method, fault } = refusal;
+    let fault = match method {
+        None | Some(Method::TokenReview) => {
+            FaultSort::Unasked.because(format!("{}, and {why}", fault.why))
+        }
+        Some(_) => fault,
+    };
+    Refusal { method, fault }
 }
 
 /// The clusters that can be asked about tokens, and what is known of their own ones. They are there a moment later than what
@@ -174,7 +188,7 @@ impl ReviewTokens for ClusterTokens {
                 judge: UNNAMED.to_owned(),
                 why: why.to_string(),
             }),
-            TokenError::Invalid(why) => TokenError::Invalid(why),
+            TokenError::Invalid(fault) => TokenError::Invalid(fault),
         };
         async move { self.judge(token).await.map_err(unnamed) }.boxed()
     }

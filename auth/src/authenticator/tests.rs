@@ -31,7 +31,7 @@ impl ReviewTokens for Cluster {
             known_until: None,
         });
         Box::pin(future::ready(match token {
-            "wrong" => Err(TokenError::Invalid("wrong".to_owned())),
+            "wrong" => Err(TokenError::Invalid(FaultSort::Judged.because("wrong"))),
             _ => Ok(user),
         }))
     }

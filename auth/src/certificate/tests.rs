@@ -51,8 +51,9 @@ fn trusting(issuers: &[&Issuer]) -> ClientCertificates {
     ClientCertificates::new(pem.as_bytes()).unwrap()
 }
 
-fn name(outcome: Result<Option<TokenUser>, String>) -> Result<Option<String>, String> {
-    outcome.map(|user| user.map(|user| user.user.name))
+fn name(outcome: Result<Option<TokenUser>, Fault>) -> Result<Option<String>, String> {
+    let name = outcome.map(|user| user.map(|user| user.user.name));
+    name.map_err(|fault| fault.why)
 }
 
 fn at(year: i32, month: u8, day: u8) -> UnixTime {

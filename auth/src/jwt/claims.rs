@@ -8,6 +8,7 @@ use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::{Number, Value};
 
 use super::configuration::{IssuerConfig, Mapping};
+use crate::fault::{Fault, FaultSort};
 use crate::token_user::TokenUser;
 use crate::user::UserInfo;
 
@@ -54,33 +55,33 @@ impl Claims {
     ///
     /// # Errors
     /// What does not hold.
-    pub(super) fn user(self, config: &IssuerConfig, now: SystemTime) -> Result<TokenUser, String> {
+    pub(super) fn user(self, config: &IssuerConfig, now: SystemTime) -> Result<TokenUser, Fault> {
         let issuer = self.text("iss")?;
         if issuer != config.url {
-            return Err(format!("iss is {issuer:?}, not {:?}", config.url));
+            return Err(format!("iss is {issuer:?}, not {:?}", config.url).into());
         }
-        let audiences =
-            texts(self.get("aud")?).ok_or("aud is neither a string nor a list of them")?;
+        let audiences = texts(self.get("aud")?)
+            .ok_or_else(|| "aud is neither a string nor a list of them".to_owned())?;
         if !audiences.iter().any(|it| config.audiences.contains(it)) {
-            return Err(format!(
-                "aud is {audiences:?}, none of {:?}",
-                config.audiences
-            ));
+            let why = format!("aud is {audiences:?}, none of {:?}", config.audiences);
+            return Err(FaultSort::Audience.because(why));
         }
-        let expires = self.time("exp")?.ok_or("there is no exp")?;
+        let expires = self
+            .time("exp")?
+            .ok_or_else(|| "there is no exp".to_owned())?;
         if expires < now {
-            return Err("it has expired".to_owned());
+            return Err(FaultSort::Time.because("it has expired"));
         }
         if let Some(not_before) = self.time("nbf")?
             && now + NOT_BEFORE_LEEWAY < not_before
         {
-            return Err("its nbf is in the future".to_owned());
+            return Err(FaultSort::Time.because("its nbf is in the future"));
         }
         // When it was issued says nothing about its user, but it says so in numbers.
         self.time("iat")?;
         for (claim, value) in &config.required {
             if self.text(claim)? != value {
-                return Err(format!("claim {claim:?} is not {value:?}"));
+                return Err(format!("claim {claim:?} is not {value:?}").into());
             }
         }
         let groups = match &config.groups {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use fleetcache_auth::{
-    NotReviewed, TokenError, TokenUser, Unavailable, reviewed, token_review, unverified_expiry,
+    FaultSort, NotReviewed, TokenError, TokenUser, Unavailable, reviewed, token_review,
+    unverified_expiry,
 };
 use fleetcache_cache::cluster_accessor::{ClusterAccessor, Right};
 use fleetcache_cache::facts::{ClusterFacts, Facts, NoFact};
@@ -234,7 +235,7 @@ fn in_short(why: &str, token: &str) -> String {
 fn nobody(why: Refused) -> Result<Option<TokenUser>, TokenError> {
     match why {
         None => Ok(None),
-        Some(why) => Err(TokenError::Invalid(why.to_string())),
+        Some(why) => Err(TokenError::Invalid(FaultSort::Judged.because(&*why))),
     }
 }
 

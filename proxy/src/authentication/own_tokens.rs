@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fleetcache_auth::{
-    AUTHENTICATED, Authenticated, AuthenticationError, Method, Refusal, TokenError, TokenUser,
-    bearer_tokens, unverified_issuer,
+    AUTHENTICATED, Authenticated, AuthenticationError, Fault, FaultSort, Method, Refusal,
+    TokenError, TokenUser, bearer_tokens, unverified_issuer,
 };
 use fleetcache_cache::cluster_accessor::ClusterAccessor;
 use fleetcache_cache::facts::{ClusterFacts, Facts};
@@ -55,27 +55,64 @@ impl Default for OwnTokens {
     }
 }
 
+/// What a cluster says of a request's token.
+#[derive(Debug)]
+pub(super) enum Own {
+    /// The request has no token of this cluster.
+    No,
+    /// It has one, and whether it is this cluster's is not known: why, for logs.
+    NotKnown(String),
+    /// It has one of this cluster.
+    Judged(Result<Authenticated, AuthenticationError>),
+}
+
+/// Whether a cluster calls itself by a name.
+enum IsIssuer {
+    No,
+    /// It cannot be asked, and why.
+    NotKnown(String),
+    Yes,
+}
+
+impl IsIssuer {
+    fn of(known: &Issuer, name: &str) -> Self {
+        match known.name.as_deref() == Some(name) {
+            true => Self::Yes,
+            false => Self::No,
+        }
+    }
+}
+
 impl OwnTokens {
-    /// The user of a token that this cluster has issued; `None` where the request has no such token.
+    /// Whether a request has a token that this cluster has issued, and its user.
     pub(super) async fn authenticate(
         &self,
         headers: &HeaderMap,
         cluster: &Arc<ClusterAccessor>,
-    ) -> Option<Result<Authenticated, AuthenticationError>> {
+    ) -> Own {
         let tokens = bearer_tokens(headers);
-        let (token, issuer) = tokens.into_iter().find_map(|token| {
+        let found = tokens.into_iter().find_map(|token| {
             let issuer = unverified_issuer(&token)?;
             Some((token, issuer))
-        })?;
-        let Some(connection) = cluster.current() else {
-            let known = self
-                .issuers
-                .get(&(cluster.instance(), cluster.status().epoch));
-            let is_own = known.and_then(|known| known.name).as_deref() == Some(&*issuer);
-            let why = unavailable(cluster.name(), "it is not connected".to_owned());
-            return is_own.then_some(Err(AuthenticationError::Unavailable(why)));
+        });
+        let Some((token, issuer)) = found else {
+            return Own::No;
         };
-        self.of_issuer(&token, &issuer, cluster, &connection).await
+        if let Some(connection) = cluster.current() {
+            return self.of_issuer(&token, &issuer, cluster, &connection).await;
+        }
+        let away = "it is not connected";
+        let key = (cluster.instance(), cluster.status().epoch);
+        let Some(known) = self.issuers.get(&key) else {
+            return not_known(cluster, away);
+        };
+        match IsIssuer::of(&known, &issuer) {
+            IsIssuer::Yes => {
+                let why = unavailable(cluster.name(), away.to_owned());
+                Own::Judged(Err(AuthenticationError::Unavailable(why)))
+            }
+            IsIssuer::No | IsIssuer::NotKnown(_) => Own::No,
+        }
     }
 
     pub(super) async fn of_issuer<R: Reviewer>(
@@ -84,17 +121,19 @@ impl OwnTokens {
         issuer: &str,
         cluster: &Arc<ClusterAccessor>,
         reviewer: &Arc<R>,
-    ) -> Option<Result<Authenticated, AuthenticationError>> {
-        if !self.is_issuer(issuer, cluster, reviewer).await {
-            return None;
+    ) -> Own {
+        match self.is_issuer(issuer, cluster, reviewer).await {
+            IsIssuer::Yes => {}
+            IsIssuer::No => return Own::No,
+            IsIssuer::NotKnown(why) => return not_known(cluster, &why),
         }
         match self.judged.judge(cluster, reviewer, token, &[]).await {
-            Ok(user) => user.map(|it| admitted(it, cluster)),
-            Err(TokenError::Invalid(why)) => {
-                tracing::debug!(cluster = cluster.name(), why, "credential refused");
-                Some(Err(refused(why)))
+            Ok(None) => Own::No,
+            Ok(Some(user)) => Own::Judged(admitted(user, cluster)),
+            Err(TokenError::Invalid(fault)) => Own::Judged(Err(refused(cluster, fault))),
+            Err(TokenError::Unavailable(why)) => {
+                Own::Judged(Err(AuthenticationError::Unavailable(why)))
             }
-            Err(TokenError::Unavailable(why)) => Some(Err(AuthenticationError::Unavailable(why))),
         }
     }
 
@@ -104,28 +143,25 @@ impl OwnTokens {
         name: &str,
         cluster: &Arc<ClusterAccessor>,
         reviewer: &Arc<R>,
-    ) -> bool {
+    ) -> IsIssuer {
         let key = (cluster.instance(), reviewer.epoch());
         if let Some(known) = self.issuers.get(&key) {
             if known.name.as_deref() == Some(name) {
-                return true;
+                return IsIssuer::Yes;
             }
             if known.asked.elapsed() < ASK_AGAIN {
-                return false;
+                return IsIssuer::No;
             }
             // It may have another name by now; until it says so it has this one, and only one request asks.
             let asked = Instant::now();
             self.issuers.put(key, Issuer { asked, ..known }, None);
             return match ask(&**reviewer).await {
                 Ok(now) => {
-                    let is_issuer = now.name.as_deref() == Some(name);
+                    let is_issuer = IsIssuer::of(&now, name);
                     self.issuers.put(key, now, None);
                     is_issuer
                 }
-                Err(why) => {
-                    tracing::debug!(cluster = cluster.name(), %why, "its issuer is not known");
-                    false
-                }
+                Err(why) => IsIssuer::NotKnown(why),
             };
         }
         let asked = {
@@ -133,13 +169,18 @@ impl OwnTokens {
             async move { Ok((ask(&*reviewer).await?, None)) }
         };
         match self.issuers.get_or_ask(key, asked).await {
-            Ok(known) => known.name.as_deref() == Some(name),
-            Err(why) => {
-                tracing::debug!(cluster = cluster.name(), %why, "its issuer is not known");
-                false
-            }
+            Ok(known) => IsIssuer::of(&known, name),
+            Err(why) => IsIssuer::NotKnown(why.to_string()),
         }
     }
+}
+
+fn not_known(cluster: &ClusterAccessor, why: &str) -> Own {
+    let cluster = cluster.name();
+    tracing::debug!(cluster, why, "its issuer is not known");
+    Own::NotKnown(format!(
+        "whether it is cluster {cluster:?}'s own is not known, since that has not said yet who its issuer is: {why}"
+    ))
 }
 
 async fn ask<R: Reviewer>(reviewer: &R) -> Result<Issuer, String> {
@@ -164,9 +205,14 @@ async fn ask<R: Reviewer>(reviewer: &R) -> Result<Issuer, String> {
     Ok(Issuer { name, asked })
 }
 
-fn refused(why: String) -> AuthenticationError {
+fn refused(cluster: &ClusterAccessor, fault: Fault) -> AuthenticationError {
+    tracing::debug!(
+        cluster = cluster.name(),
+        why = fault.why,
+        "credential refused"
+    );
     let method = Some(Method::TokenReview);
-    AuthenticationError::Unauthenticated(Some(Refusal { method, why }))
+    AuthenticationError::Unauthenticated(Some(Refusal { method, fault }))
 }
 
 /// The names of the system are the cluster's own to give, and the user is one there alone.
@@ -180,8 +226,7 @@ fn admitted(
         known_until,
     } = it;
     if let Err(why) = user.check() {
-        tracing::debug!(why, "credential refused");
-        return Err(refused(why));
+        return Err(refused(cluster, FaultSort::Name.because(why)));
     }
     let group = AUTHENTICATED;
     if !user.groups.iter().any(|it| it == group) {

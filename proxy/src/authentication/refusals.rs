@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use fleetcache_auth::{AuthenticationError, Method, Refusal, Unavailable};
+use fleetcache_auth::{AuthenticationError, FaultSort, Method, Refusal, Unavailable};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -15,7 +15,7 @@ const LINE_INTERVAL: Duration = Duration::from_secs(60);
 /// What lines are about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Sort {
-    Refused(Option<Method>),
+    Refused(Option<Method>, FaultSort),
     Unavailable,
 }
 
@@ -38,8 +38,9 @@ impl Refusals {
         let from = from.map(|it| it.to_canonical().to_string());
         match error {
             AuthenticationError::Unauthenticated(None) => {}
-            AuthenticationError::Unauthenticated(Some(Refusal { method, why })) => {
-                if let Some(untold) = self.turn(Sort::Refused(*method)) {
+            AuthenticationError::Unauthenticated(Some(Refusal { method, fault })) => {
+                if let Some(untold) = self.turn(Sort::Refused(*method, fault.sort)) {
+                    let why = &fault.why;
                     let method = method.map(Method::as_str);
                     tracing::info!(method, why, from, untold, "client's credential refused");
                 }
@@ -80,13 +81,19 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn of_each_sort_there_is_a_line_a_minute_that_counts_the_others() {
         let refusals = Refusals::default();
-        let token = Sort::Refused(None);
+        let token = Sort::Refused(None, FaultSort::Unknown);
         assert_eq!(refusals.turn(token), Some(0));
         for _ in 0..1000 {
             assert_eq!(refusals.turn(token), None);
         }
         // They do not hide another's.
-        for other in [Sort::Refused(Some(Method::Certificate)), Sort::Unavailable] {
+        let jwt = |sort| Sort::Refused(Some(Method::Jwt), sort);
+        for other in [
+            jwt(FaultSort::Unknown),
+            jwt(FaultSort::Time),
+            jwt(FaultSort::Audience),
+            Sort::Unavailable,
+        ] {
             assert_eq!(refusals.turn(other), Some(0));
             assert_eq!(refusals.turn(other), None);
         }

@@ -152,8 +152,21 @@ fn jwt(claims: &Value) -> String {
     format!("e30.{}.c2ln", URL_SAFE_NO_PAD.encode(claims.to_string()))
 }
 
-fn is_refused(said: &Option<Result<Authenticated, AuthenticationError>>) -> bool {
-    matches!(said, Some(Err(AuthenticationError::Unauthenticated(_))))
+fn is_refused(said: &Own) -> bool {
+    let unauthenticated = |it| matches!(it, &AuthenticationError::Unauthenticated(_));
+    matches!(said, Own::Judged(Err(it)) if unauthenticated(it))
+}
+
+fn is_unavailable(said: &Own) -> bool {
+    let unavailable = |it| matches!(it, &AuthenticationError::Unavailable(_));
+    matches!(said, Own::Judged(Err(it)) if unavailable(it))
+}
+
+fn known(said: Own) -> Authenticated {
+    match said {
+        Own::Judged(Ok(known)) => known,
+        other => panic!("{other:?}"),
+    }
 }
 
 fn bearer(token: &str) -> HeaderMap {
@@ -172,7 +185,7 @@ async fn a_cluster_is_asked_about_a_token_once_in_ten_seconds() {
         assert_eq!((&*user.name, user.named_by), (SERVICE_ACCOUNT, None));
         let nobody = judged.judge(&a, &cluster, "bad", &audiences).await;
         // The reason is for logs.
-        let why = "no such token: …".to_owned();
+        let why = FaultSort::Judged.because("no such token: …");
         assert_eq!(nobody, Err(TokenError::Invalid(why)));
     }
     assert_eq!(cluster.reviews(), 2);
@@ -259,8 +272,7 @@ async fn a_clusters_own_tokens_are_known_where_it_is_asked_for() {
     let cluster = Cluster::that_knows(&[&token]);
     let a = clusters.get("a");
     for _ in 0..3 {
-        let known = own.of_issuer(&token, ISSUER, &a, &cluster).await;
-        let known = known.unwrap().unwrap();
+        let known = known(own.of_issuer(&token, ISSUER, &a, &cluster).await);
         assert_eq!(known.method, Method::TokenReview);
         // The system's names are the cluster's to give.
         assert_eq!(known.user.name, SERVICE_ACCOUNT);
@@ -276,10 +288,7 @@ async fn a_clusters_own_tokens_are_known_where_it_is_asked_for() {
     other.answers_with(500);
     advance(Duration::from_secs(10)).await;
     let said = own.of_issuer(&token, ISSUER, &b, &other).await;
-    assert!(
-        matches!(said, Some(Err(AuthenticationError::Unavailable(_)))),
-        "{said:?}"
-    );
+    assert!(is_unavailable(&said), "{said:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -290,7 +299,7 @@ async fn a_token_of_another_issuer_is_not_shown_to_the_cluster() {
         let said = own
             .of_issuer("t", "https://login.example.com", &a, &cluster)
             .await;
-        assert!(said.is_none());
+        assert!(matches!(said, Own::No), "{said:?}");
     }
     assert_eq!((cluster.documents(), cluster.reviews()), (1, 0));
     // It may call itself something else by now.
@@ -299,14 +308,15 @@ async fn a_token_of_another_issuer_is_not_shown_to_the_cluster() {
     let said = own
         .of_issuer("t", "https://login.example.com", &a, &cluster)
         .await;
-    assert!(said.unwrap().is_ok());
+    known(said);
     assert_eq!((cluster.documents(), cluster.reviews()), (2, 1));
     // Nor where it does not say who it is.
     *cluster.issuer.lock() = "";
     for issuer in ["", ISSUER, ISSUER] {
         let rebuilt = Cluster::of_epoch(2, &["t"]);
         *rebuilt.issuer.lock() = "";
-        assert!(own.of_issuer("t", issuer, &a, &rebuilt).await.is_none());
+        let said = own.of_issuer("t", issuer, &a, &rebuilt).await;
+        assert!(matches!(said, Own::No), "{said:?}");
         assert_eq!(rebuilt.reviews(), 0);
     }
 }
@@ -317,18 +327,17 @@ async fn a_token_of_a_cluster_that_is_away_cannot_be_judged() {
     let a = clusters.get("a");
     let token = jwt(&json!({"iss": ISSUER}));
     // It has never been there: nobody learns whether there is such a cluster.
-    assert!(own.authenticate(&bearer(&token), &a).await.is_none());
-    let cluster = Cluster::of_epoch(a.status().epoch, &[&token]);
-    let known = own.of_issuer(&token, ISSUER, &a, &cluster).await;
-    assert!(known.unwrap().is_ok());
     let said = own.authenticate(&bearer(&token), &a).await;
-    assert!(
-        matches!(said, Some(Err(AuthenticationError::Unavailable(_)))),
-        "{said:?}"
-    );
+    assert!(matches!(said, Own::NotKnown(_)), "{said:?}");
+    let cluster = Cluster::of_epoch(a.status().epoch, &[&token]);
+    known(own.of_issuer(&token, ISSUER, &a, &cluster).await);
+    let said = own.authenticate(&bearer(&token), &a).await;
+    assert!(is_unavailable(&said), "{said:?}");
     let other = jwt(&json!({"iss": "https://login.example.com"}));
-    assert!(own.authenticate(&bearer(&other), &a).await.is_none());
-    assert!(own.authenticate(&bearer("opaque"), &a).await.is_none());
+    for token in [&*other, "opaque"] {
+        let said = own.authenticate(&bearer(token), &a).await;
+        assert!(matches!(said, Own::No), "{said:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -352,7 +361,7 @@ async fn the_configured_ways_come_first_and_their_refusal_stands() {
     assert_eq!(ask("mine").await.unwrap().method, Method::Generated);
     for token in ["other", &jwt(&json!({"iss": ISSUER}))] {
         let said = ask(token).await;
-        assert!(is_refused(&Some(said.clone())), "{said:?}");
+        assert!(is_refused(&Own::Judged(said.clone())), "{said:?}");
     }
 }
 
@@ -374,15 +383,57 @@ fn what_another_judge_may_know_is_not_refused() {
         })
     };
     for (own, others, expected) in [
-        (None, refused(), Err(refused())),
-        (None, away(), Err(away())),
-        (Some(user()), away(), user()),
-        (Some(Err(refused())), refused(), Err(refused())),
-        (Some(Err(refused())), away(), Err(away())),
-        (Some(Err(away())), refused(), Err(away())),
+        (Own::No, refused(), Err(refused())),
+        (Own::No, away(), Err(away())),
+        (Own::NotKnown("x".to_owned()), away(), Err(away())),
+        (Own::Judged(user()), away(), user()),
+        (Own::Judged(Err(refused())), refused(), Err(refused())),
+        (Own::Judged(Err(refused())), away(), Err(away())),
+        (Own::Judged(Err(away())), refused(), Err(away())),
     ] {
         assert_eq!(own_first(own, others), expected);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn that_a_cluster_may_know_a_token_is_told_to_the_log_alone() {
+    let clusters = Clusters::start();
+    let methods = Methods {
+        generated_token: Some("mine".to_owned()),
+        ..Methods::default()
+    };
+    let own_tokens = Some(AskedClusters::default().own_tokens());
+    let authentication = Authentication::new(Authenticator::new(methods), own_tokens);
+    let a = clusters.get("a");
+    let token = jwt(&json!({"iss": ISSUER}));
+    let (own, opaque) = (bearer(&token), bearer("opaque"));
+    let why = async |headers: &HeaderMap, target| {
+        let credentials = Credentials {
+            headers,
+            certificates: None,
+        };
+        match authentication.authenticate(credentials, target).await {
+            Err(AuthenticationError::Unauthenticated(Some(refusal))) => refusal,
+            other => panic!("{other:?}"),
+        }
+    };
+    let nobody = Refusal {
+        method: None,
+        fault: FaultSort::Unknown.because("nobody knows the token"),
+    };
+    assert_eq!(why(&own, None).await, nobody, "of no cluster");
+    assert_eq!(why(&opaque, Some(&a)).await, nobody);
+    let expected = "nobody knows the token, and whether it is cluster \"a\"'s own is not known, since that has not said yet who \
+                    its issuer is: it is not connected";
+    let fault = FaultSort::Unasked.because(expected);
+    let method = None;
+    assert_eq!(why(&own, Some(&a)).await, Refusal { method, fault });
+    // Whoever has issued it has said more.
+    let refusal = Refusal {
+        method: Some(Method::Jwt),
+        fault: FaultSort::Time.because("it has expired"),
+    };
+    assert_eq!(or_own(refusal.clone(), "x"), refusal);
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,7 +3,8 @@
 use std::sync::atomic::AtomicUsize;
 
 use fleetcache_auth::{
-    Authenticator, Method, Methods, ReviewTokens, TokenError, TokenFile, TokenUser, UserInfo,
+    Authenticator, FaultSort, Method, Methods, ReviewTokens, TokenError, TokenFile, TokenUser,
+    UserInfo,
 };
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
@@ -421,7 +422,7 @@ async fn that_nobody_can_judge_a_credential_takes_it_from_nobody() {
         (user(None), Ok(None), Some(10)),
         (
             user(None),
-            Err(TokenError::Invalid("no".to_owned())),
+            Err(TokenError::Invalid(FaultSort::Judged.because("no"))),
             Some(10),
         ),
         (user(None), down(), Some(300)),

@@ -47,7 +47,7 @@ fn claims(others: &Value) -> Value {
     claims
 }
 
-fn user_of(mappings: &Value, claims: &Value) -> Result<UserInfo, String> {
+fn user_of(mappings: &Value, claims: &Value) -> Result<UserInfo, Fault> {
     let claims: Claims = serde_json::from_value(claims.clone()).unwrap();
     let now = UNIX_EPOCH + Duration::from_secs(NOW);
     claims.user(&config(mappings), now).map(|it| it.user)
@@ -57,7 +57,7 @@ fn user_of(mappings: &Value, claims: &Value) -> Result<UserInfo, String> {
 fn refused(others: &Value, problem: &str) {
     let claims = claims(others);
     let error = user_of(&plain(), &claims).unwrap_err();
-    assert!(error.contains(problem), "{claims}: {error}");
+    assert!(error.why.contains(problem), "{claims}: {error:?}");
 }
 
 #[track_caller]

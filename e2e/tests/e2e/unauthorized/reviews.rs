@@ -23,7 +23,13 @@ impl Reviewed {
         sim.accept_user("alices", "alice");
         let files = tempfile::tempdir().unwrap();
         let kubeconfig = files.path().join("kubeconfig");
-        kubeconfig::write(&kubeconfig, &[sim.context()]).unwrap();
+        // Where nobody listens.
+        let away = Context {
+            name: "away".to_owned(),
+            server: "https://127.0.0.1:1".to_owned(),
+            ..sim.context()
+        };
+        kubeconfig::write(&kubeconfig, &[sim.context(), away]).unwrap();
         let tokens = files.path().join("tokens.csv");
         std::fs::write(&tokens, "bobs,bob,1\n").unwrap();
         let proxy = Proxy::start(Options {
@@ -236,4 +242,36 @@ async fn a_token_is_shown_to_no_cluster_that_has_not_issued_it() {
     }
     // Who it is as an issuer, asked once.
     assert_eq!(reviewed.since(&before), counted(DOCUMENT, 1));
+}
+
+#[tokio::test]
+async fn a_token_tells_no_stranger_which_clusters_there_are() {
+    let reviewed = Reviewed::start("targetCluster: true").await;
+    let issuer = "https://kubernetes.default.svc.cluster.local";
+    let made_up = jwt(&json!({"iss": issuer, "sub": "system:serviceaccount:default:app"}));
+    let of_cluster = "another https://issuer.example";
+    for token in [
+        "opaque".to_owned(),
+        made_up,
+        jwt(&json!({"iss": of_cluster})),
+    ] {
+        let mut told = Vec::new();
+        for cluster in ["sim", "away", "none"] {
+            let sim = reviewed.proxy.context("sim").unwrap();
+            let server = sim
+                .server
+                .replace("/clusters/sim", &format!("/clusters/{cluster}"));
+            let clients = both(&Context { server, ..sim });
+            let answers = answers(&clients, &REQUESTS, &bearer(&token)).await;
+            let answers = answers.iter().map(|(_, it)| (it.status, it.text()));
+            told.push(answers.collect::<Vec<_>>());
+        }
+        assert!(told[0].iter().all(|(status, _)| *status == 401), "{told:?}");
+        assert!(told[0] == told[1] && told[1] == told[2], "{told:?}");
+    }
+    // Whoever reads the log is told who might know the token.
+    let log = reviewed.proxy.log();
+    let may_be = "whether it is cluster \\\"away\\\"'s own is not known";
+    assert!(log.contains(may_be), "{log}");
+    assert!(!log.contains("\\\"none\\\"'s own"), "{log}");
 }
