@@ -29,6 +29,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::authentication::Refusals;
 use crate::body::Body;
 use crate::rarely::Rarely;
 pub use limits::Timeouts;
@@ -93,6 +94,7 @@ pub async fn serve<S, F>(
 {
     let tasks = TaskTracker::new();
     let abort = CancellationToken::new();
+    let refusals = Arc::new(Refusals::default());
     let start = |stream: TcpStream| {
         let Some(place) = place(&places, &stream) else {
             return;
@@ -102,6 +104,7 @@ pub async fn serve<S, F>(
             timeouts,
             draining: draining.clone(),
             tasks: tasks.clone(),
+            refusals: Arc::clone(&refusals),
         };
         let (service, abort) = (service.clone(), abort.clone());
         tasks.spawn(async move {

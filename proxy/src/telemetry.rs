@@ -1,5 +1,8 @@
 //! Logs: what is logged, how a line looks, and that a panic is one.
 
+#[cfg(test)]
+pub(crate) mod testing;
+
 use std::io::IsTerminal as _;
 use std::panic;
 use std::sync::Once;
@@ -88,27 +91,10 @@ pub fn panics() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::io;
-    use std::sync::Arc;
-
-    use parking_lot::Mutex;
     use tracing::{debug, error, info, warn};
 
+    use super::testing::Lines;
     use super::*;
-
-    #[derive(Clone, Default)]
-    struct Lines(Arc<Mutex<Vec<u8>>>);
-
-    impl io::Write for Lines {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().extend_from_slice(bytes);
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
 
     /// What is logged of a few lines, as one character each.
     fn logged(text: &str) -> String {
@@ -133,11 +119,7 @@ mod tests {
             error!(target: "kube_client::client", "h");
             error!(target: "kube_runtime::watcher", "h");
         });
-        let bytes = lines.0.lock().clone();
-        String::from_utf8(bytes)
-            .unwrap()
-            .split_whitespace()
-            .collect()
+        lines.text().split_whitespace().collect()
     }
 
     #[test]

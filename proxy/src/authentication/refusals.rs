@@ -2,6 +2,7 @@
 //! sends bad ones without end must not fill the log.
 
 use std::collections::HashMap;
+use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -16,6 +17,8 @@ const LINE_INTERVAL: Duration = Duration::from_secs(60);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Sort {
     Refused(Option<Method>, FaultSort),
+    /// A certificate with which there is no connection.
+    Handshake,
     Unavailable,
 }
 
@@ -50,6 +53,18 @@ impl Refusals {
                     tracing::warn!(judge, why, from, untold, "client's credential not checked");
                 }
             }
+        }
+    }
+
+    /// TLS ends in its handshake: where that is for the client's certificate, nobody else would say so.
+    pub(crate) fn tell_handshake(&self, error: &io::Error, from: Option<IpAddr>) {
+        let error = error.get_ref().and_then(|it| it.downcast_ref());
+        let Some(rustls::Error::InvalidCertificate(why)) = error else {
+            return;
+        };
+        if let Some(untold) = self.turn(Sort::Handshake) {
+            let from = from.map(|it| it.to_canonical().to_string());
+            tracing::info!(%why, from, untold, "client's certificate ends the TLS handshake");
         }
     }
 
@@ -92,6 +107,7 @@ mod tests {
             jwt(FaultSort::Unknown),
             jwt(FaultSort::Time),
             jwt(FaultSort::Audience),
+            Sort::Handshake,
             Sort::Unavailable,
         ] {
             assert_eq!(refusals.turn(other), Some(0));

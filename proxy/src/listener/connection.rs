@@ -25,6 +25,7 @@ use super::limits::{
 use super::slow_reader::ClientStream;
 use super::stream::{self, Streams};
 use super::{ClientAddress, ClientChain, form, plain_http};
+use crate::authentication::Refusals;
 use crate::body::Body;
 use crate::error::Error;
 use crate::rarely::Rarely;
@@ -36,6 +37,7 @@ pub(super) struct Server {
     pub(super) timeouts: Timeouts,
     pub(super) draining: CancellationToken,
     pub(super) tasks: TaskTracker,
+    pub(super) refusals: Arc<Refusals>,
 }
 
 impl Server {
@@ -56,7 +58,10 @@ impl Server {
             }
             let accepted = self.acceptor.accept(ClientStream::new(stream)).await;
             accepted
-                .inspect_err(|err| tracing::debug!(error = %err, "TLS handshake failed"))
+                .inspect_err(|err| {
+                    tracing::debug!(error = %err, "TLS handshake failed");
+                    self.refusals.tell_handshake(err, address.map(|it| it.0));
+                })
                 .ok()
                 .map(Box::new)
         });

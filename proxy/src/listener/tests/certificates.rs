@@ -3,7 +3,12 @@
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::pki_types::PrivatePkcs8KeyDer;
 
+use rustls::SignatureScheme;
+use rustls::client::ResolvesClientCert;
+use rustls::sign::CertifiedKey;
+
 use super::*;
+use crate::telemetry::testing::Lines;
 
 type Issuer = CertifiedIssuer<'static, KeyPair>;
 
@@ -96,4 +101,79 @@ async fn what_a_client_sends_comes_with_its_requests() {
         let stream = connect(&server, &trusted, alpn, None).await.unwrap();
         assert_eq!(seen(stream).await, "[]");
     }
+}
+
+/// A client that shows a certificate whatever that is.
+#[derive(Debug)]
+struct Shows(Arc<CertifiedKey>);
+
+impl ResolvesClientCert for Shows {
+    fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        Some(Arc::clone(&self.0))
+    }
+
+    fn has_certs(&self) -> bool {
+        true
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_with_which_there_is_no_connection_is_told_of() {
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_writer(move || writer.clone())
+        .with_ansi(false)
+        .finish();
+    let _log = tracing::subscriber::set_default(subscriber);
+    let server = TestServer::start(PATIENT).await;
+    let certificates = StateDir::open(tempfile::tempdir().unwrap().path())
+        .unwrap()
+        .certificates(&[])
+        .unwrap();
+    let known = authority();
+    let clients = ClientCertificates::new(known.pem().as_bytes()).unwrap();
+    let tls = tls_config(&certificates.chain, &certificates.key, Some(&clients)).unwrap();
+    server.tls.store(tls);
+    let key = KeyPair::generate().unwrap();
+    let own = CertificateParams::default()
+        .signed_by(&key, &known)
+        .unwrap();
+    // `[0] INTEGER 2` is version 3, and 0 is version 1.
+    let mut first = own.der().to_vec();
+    let at = first.windows(5).position(|it| it == [0xa0, 3, 2, 1, 2]);
+    first[at.unwrap() + 4] = 0;
+    let provider = aws_lc_rs::default_provider();
+    let key = provider
+        .key_provider
+        .load_private_key(private(&key))
+        .unwrap();
+    let shown = CertifiedKey::new(vec![CertificateDer::from(first)], key);
+    let config = ClientConfig::builder_with_provider(provider.into())
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots(&certificates.ca_pem))
+        .with_client_cert_resolver(Arc::new(Shows(Arc::new(shown))));
+    let connector = TlsConnector::from(Arc::new(config));
+    for _ in 0..2 {
+        let name = ServerName::try_from("localhost").unwrap();
+        let mut stream = connector.connect(name, server.tcp().await).await.unwrap();
+        // The server ends it after the client's last message.
+        assert!(stream.read_to_end(&mut Vec::new()).await.is_err());
+    }
+    // Somebody who hangs up is nothing to tell.
+    drop(server.tcp().await);
+    let text = lines.text();
+    let told: Vec<_> = text.lines().filter(|it| it.contains("handshake")).collect();
+    let [line] = told[..] else {
+        panic!("{text}");
+    };
+    assert!(
+        line.contains("client's certificate ends the TLS handshake"),
+        "{line}"
+    );
+    assert!(
+        line.contains("UnsupportedCertVersion") && line.contains("127.0.0.1"),
+        "{line}"
+    );
 }
