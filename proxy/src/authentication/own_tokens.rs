@@ -76,9 +76,12 @@ enum IsIssuer {
 
 impl IsIssuer {
     fn of(known: &Issuer, name: &str) -> Self {
-        match known.name.as_deref() == Some(name) {
-            true => Self::Yes,
-            false => Self::No,
+        match known.name.as_deref() {
+            Some(known) if known == name => Self::Yes,
+            Some(_) => Self::No,
+            None => Self::NotKnown(format!(
+                "{PATH} does not say it, or not to the proxy's credential"
+            )),
         }
     }
 }
@@ -111,7 +114,8 @@ impl OwnTokens {
                 let why = unavailable(cluster.name(), away.to_owned());
                 Own::Judged(Err(AuthenticationError::Unavailable(why)))
             }
-            IsIssuer::No | IsIssuer::NotKnown(_) => Own::No,
+            IsIssuer::No => Own::No,
+            IsIssuer::NotKnown(why) => not_known(cluster, &why),
         }
     }
 
@@ -146,11 +150,9 @@ impl OwnTokens {
     ) -> IsIssuer {
         let key = (cluster.instance(), reviewer.epoch());
         if let Some(known) = self.issuers.get(&key) {
-            if known.name.as_deref() == Some(name) {
-                return IsIssuer::Yes;
-            }
-            if known.asked.elapsed() < ASK_AGAIN {
-                return IsIssuer::No;
+            let is_issuer = IsIssuer::of(&known, name);
+            if matches!(is_issuer, IsIssuer::Yes) || known.asked.elapsed() < ASK_AGAIN {
+                return is_issuer;
             }
             // It may have another name by now; until it says so it has this one, and only one request asks.
             let asked = Instant::now();
