@@ -1,6 +1,7 @@
 //! Clusters from kubeconfigs: from files, each context a cluster, and from one file or one Secret, a cluster each.
 
 mod endpoint;
+mod exposed;
 mod name;
 mod proxy_env;
 mod single;
@@ -12,6 +13,7 @@ mod user;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
+pub use self::exposed::exposed;
 pub use self::name::is_valid as is_cluster_name;
 use self::proxy_env::ProxyEnv;
 pub use self::single::{from_file, from_secret};

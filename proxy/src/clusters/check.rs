@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use fleetcache_cache::cluster_config::ClusterConfig;
 use fleetcache_cache::kubeconfig;
-use fleetcache_cache::secret_file::exposed;
 
 use super::{ClustersError, Itself, Subject, find, read};
 use crate::args::ServeArgs;
@@ -154,7 +153,7 @@ fn others(
             for trouble in without_credential(&cluster) {
                 warnings.push(format!("{}: {trouble}", at(key)));
             }
-            let file = exposed(Path::new(&cluster.source.name));
+            let file = kubeconfig::exposed(Path::new(&cluster.source.name));
             add(warnings, odd_credential(&cluster), &at(key));
             add(warnings, file, &at(key));
             names.insert(cluster.name);

@@ -408,7 +408,7 @@ fn credentials_that_others_may_read_and_odd_ones_are_warned_of() {
     assert_eq!(
         told(0o644),
         [
-            exposed("by-file"),
+            // Not the kubeconfig that names the token's file.
             exposed("d/x.kubeconfig"),
             format!("tls.keyFile: {}", exposed("tls.key")),
             format!("authentication.tokenFile: {}", exposed("tokens.csv")),

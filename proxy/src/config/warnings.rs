@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use fleetcache_cache::secret_file::exposed;
+use fleetcache_cache::kubeconfig::exposed;
 
 use super::Config;
 use super::users::authenticators;

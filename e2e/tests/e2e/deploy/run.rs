@@ -1,6 +1,8 @@
 //! The proxy run as the Deployment says: its arguments, its mounts, its account. Only the root of its file system is elsewhere,
 //! and its ports are any.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -39,6 +41,11 @@ struct Root {
     mounts: Vec<(PathBuf, Value)>,
 }
 
+fn write_with_mode(path: &Path, data: &[u8], mode: u32) {
+    std::fs::write(path, data).unwrap();
+    std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+}
+
 impl Root {
     /// Does what a kubelet does with the pod's volumes.
     async fn new(plane: &ControlPlane, objects: &[Value], secrets: &[Value]) -> Self {
@@ -72,7 +79,8 @@ impl Root {
                     // In lines, as kustomize writes it.
                     let data = data.as_str().unwrap().replace('\n', "");
                     let data = STANDARD.decode(data).unwrap();
-                    std::fs::write(path.join(name), data).unwrap();
+                    let mode = volume["secret"]["defaultMode"].as_u64().unwrap_or(0o644);
+                    write_with_mode(&path.join(name), &data, mode as u32);
                 }
             } else {
                 assert!(volume["emptyDir"].is_object(), "{volume}");
@@ -83,7 +91,9 @@ impl Root {
             let path = root.place(ACCOUNT);
             std::fs::create_dir_all(&path).unwrap();
             let account = pod["serviceAccountName"].as_str().unwrap();
-            std::fs::write(path.join("token"), token(plane, account).await).unwrap();
+            // A kubelet lets nobody but the pod's `fsGroup` read it.
+            let token = token(plane, account).await;
+            write_with_mode(&path.join("token"), token.as_bytes(), 0o640);
             let ca = plane.context(User::Admin).unwrap().ca_pem;
             std::fs::write(path.join("ca.crt"), ca).unwrap();
             std::fs::write(path.join("namespace"), NAMESPACE).unwrap();

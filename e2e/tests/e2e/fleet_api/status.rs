@@ -1,5 +1,7 @@
 //! `fleetcache status`, run as a user would.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Stdio;
 
@@ -118,6 +120,8 @@ async fn a_command_that_nobody_reads_ends_without_a_word() {
     let files = tempfile::tempdir().unwrap();
     let (clusters, config) = (files.path().join("clusters"), files.path().join("config"));
     std::fs::write(&clusters, sim.kubeconfig()).unwrap();
+    // Or there is something to say of it.
+    std::fs::set_permissions(&clusters, Permissions::from_mode(0o600)).unwrap();
     let text_of_config = format!(
         "apiVersion: fleetcache.dev/v1alpha1\nkind: Configuration\nclusters: {{ kubeconfigs: [ {{ path: {} }} ] }}\n",
         text(&clusters)
