@@ -1,6 +1,8 @@
 //! kubeconfig files, written the way kubectl writes them.
 
 use std::fmt::Write as _;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
@@ -73,6 +75,9 @@ pub fn write(path: &Path, contexts: &[Context]) -> anyhow::Result<PathBuf> {
     let text = format!(
         "apiVersion: v1\nkind: Config\nclusters:\n{clusters}contexts:\n{list}current-context: {current}\npreferences: {{}}\nusers:\n{users}"
     );
-    std::fs::write(path, text)?;
+    // There are credentials in it.
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    options.open(path)?.write_all(text.as_bytes())?;
     Ok(path.to_owned())
 }

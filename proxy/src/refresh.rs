@@ -7,8 +7,10 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context as _, anyhow, bail};
 use fleetcache_cache::cluster_accessor::{ClusterAccessor, ClusterStatus, May, Right};
 use fleetcache_cache::cluster_cache::ClusterCache;
+use fleetcache_cache::connection::Connection;
 use fleetcache_cache::informer::Informer;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use tokio::time::Instant;
 
 use crate::admin_client::{self, AdminPort, escaped};
@@ -25,6 +27,9 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// Time between two looks at what has become of it.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Longest wait for what the cluster says of a right.
+const ASK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What begins the answer where there is no such cluster, as opposed to no such path.
 const NO_CLUSTER: &str = "there is no cluster ";
@@ -180,21 +185,58 @@ pub async fn refresh(
     Ok(outcome)
 }
 
-/// What the cluster does not let the proxy do, of what it can be asked anew: its roles may be what was put right.
+/// What the cluster does not let the proxy do. It is asked anew: its roles may be what was put right.
 async fn missing_rights(cluster: &ClusterAccessor, limits: &Limits) -> Vec<MissingRight> {
-    let limits = limits.get(cluster.name());
-    let Some(limits) = limits.filter(|it| it.settings.asks_about_users()) else {
+    let Some(limits) = limits.get(cluster.name()) else {
         return Vec::new();
     };
     if let Some(connection) = cluster.current() {
-        limits.decisions.try_again(cluster, &*connection).await;
+        if limits.settings.asks_about_users() {
+            limits.decisions.try_again(cluster, &*connection).await;
+        }
+        for right in [Right::Impersonation, Right::TokenReviews] {
+            if cluster.may(right) == May::No && has_it_now(right, &connection).await {
+                cluster.granted(right);
+            }
+        }
     }
-    let right = Right::AccessReviews;
-    let missing = (cluster.may(right) == May::No).then(|| MissingRight {
-        reason: right.reason().to_owned(),
-        message: right.refused().to_owned(),
+    let rights = limits.rights(cluster).into_iter();
+    let missing = rights.filter(|(_, may)| *may == May::No);
+    missing
+        .map(|(right, _)| MissingRight {
+            reason: right.reason().to_owned(),
+            message: right.refused().to_owned(),
+        })
+        .collect()
+}
+
+/// Whether the cluster says that the proxy's own credential has a right. That it has not is no news: roles may name whom it may
+/// impersonate, and then nobody may be impersonated whoever it is.
+async fn has_it_now(right: Right, connection: &Connection) -> bool {
+    #[derive(Deserialize)]
+    struct Review {
+        status: Status,
+    }
+    #[derive(Deserialize)]
+    struct Status {
+        allowed: bool,
+    }
+    const PATH: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+    let (verb, group, resource) = match right {
+        Right::Impersonation => ("impersonate", "", "users"),
+        Right::TokenReviews => ("create", "authentication.k8s.io", "tokenreviews"),
+        Right::AccessReviews => ("create", "authorization.k8s.io", "subjectaccessreviews"),
+    };
+    let review = json!({
+        "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": {"verb": verb, "group": group, "resource": resource}},
     });
-    missing.into_iter().collect()
+    let asked = connection.review(PATH, review.to_string().into());
+    let answer = tokio::time::timeout(ASK_TIMEOUT, asked).await;
+    let Ok(Ok((_, body))) = answer else {
+        return false;
+    };
+    serde_json::from_slice(&body).is_ok_and(|it: Review| it.status.allowed)
 }
 
 /// How a cluster stood when it was asked for.

@@ -5,7 +5,9 @@
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
-use fleetcache_cache::cluster_accessor::{ClusterAccessor, ClusterStatus, NotConnectedReason};
+use fleetcache_cache::cluster_accessor::{
+    ClusterAccessor, ClusterStatus, May, NotConnectedReason, Right,
+};
 use fleetcache_cache::cluster_cache::ClusterCache;
 use fleetcache_cache::connection::Connection;
 use fleetcache_cache::informers::Lookup;
@@ -19,6 +21,7 @@ use crate::decision::LiveReason;
 use crate::documents::DocumentRequest;
 use crate::error::{Error, cause};
 use crate::handler::{ClusterSettings, impersonates};
+use crate::identity::Identity;
 use crate::limits::Limits;
 use crate::memory;
 use crate::read_settings::OnMissingInformer;
@@ -195,6 +198,14 @@ pub async fn explain(clusters: &ClusterCache, limits: &Limits, question: &Questi
             explanation.answer = Answer::Error;
             sentence += " Its Cache-Control has only-if-cached, so it is answered 504.";
         }
+    }
+    if explanation.answer == Answer::Live
+        && settings.identity == Identity::Impersonate
+        && cluster.may(Right::Impersonation) == May::No
+    {
+        sentence += " The cluster refuses it all the same: ";
+        sentence += Right::Impersonation.refused();
+        sentence += ".";
     }
     explanation.sentence = sentence;
     explanation

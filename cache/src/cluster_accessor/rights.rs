@@ -92,16 +92,16 @@ impl Right {
     pub fn hint(self) -> &'static str {
         match self {
             Self::Impersonation => {
-                "bind the ClusterRole that `fleetcache rbac` prints to the account of the proxy's credential; the next request \
-                 that goes live tells"
+                "bind the ClusterRole that `fleetcache rbac` prints (with `--token-review` where the cluster is asked whose tokens \
+                 are) to the account of the proxy's credential; the next request that goes live tells"
             }
             Self::TokenReviews => {
                 "bind the ClusterRole that `fleetcache rbac --token-review` prints to the account of the proxy's credential; the \
                  next token asks again"
             }
             Self::AccessReviews => {
-                "bind the ClusterRole that `fleetcache rbac` prints to the account of the proxy's credential; `fleetcache \
-                 refresh` asks again at once"
+                "bind the ClusterRole that `fleetcache rbac` prints (with `--token-review` where the cluster is asked whose tokens \
+                 are) to the account of the proxy's credential; `fleetcache refresh` asks again at once"
             }
         }
     }

@@ -162,8 +162,9 @@ impl Connection {
     }
 }
 
-/// Whether an API server's 403 is about a path that only ends with the one of the namespace: it took what is before that for a
-/// part of the path, so nothing is there. What leads to a server by such a path takes it away first.
+/// Whether an API server's 403 is about another path than the one of the namespace, which only ends with it, or about another
+/// resource: it took what is before that for a part of the path, so nothing is there. What leads to a server by such a path
+/// takes it away first.
 fn names_another_path(body: &[u8]) -> bool {
     #[derive(Deserialize)]
     struct Status {
@@ -172,6 +173,10 @@ fn names_another_path(body: &[u8]) -> bool {
     let Ok(Status { message }) = serde_json::from_slice(body) else {
         return false;
     };
+    // Below `/api` and `/apis` it is taken for a resource.
+    if let Some((_, resource)) = message.split_once("\" cannot get resource \"") {
+        return !resource.starts_with("namespaces\" in API group \"\"");
+    }
     let named = message.split_once("\" cannot get path \"");
     let named = named.and_then(|(_, path)| path.split_once(KUBE_SYSTEM));
     named.is_some_and(|(before, after)| !before.is_empty() && after.starts_with('"'))
@@ -202,6 +207,24 @@ mod tests {
             assert!(another(&format!(
                 "forbidden: User \"p\" cannot get path {path:?}"
             )));
+        }
+        // Servers whose URL ends with `/api`, `/apis` and `/api/v1`.
+        for (named, resource) in [
+            (
+                r#"v1 "namespaces""#,
+                r#"resource "v1/kube-system" in API group """#,
+            ),
+            (
+                r#"namespaces.api "kube-system""#,
+                r#"resource "namespaces" in API group "api""#,
+            ),
+            (
+                r#"api "v1""#,
+                r#"resource "api/namespaces" in API group """#,
+            ),
+        ] {
+            let message = format!("{named} is forbidden: User \"p\" cannot get {resource}");
+            assert!(another(&message), "{message}");
         }
         // What stands before the server has taken its part of the path away.
         let own = "namespaces \"kube-system\" is forbidden: User \"p\" cannot get resource \"namespaces\" in API group \"\"";

@@ -100,6 +100,16 @@ async fn a_role_that_nobody_has_bound_is_told_when_the_first_user_asks() {
     assert!(text.contains("ImpersonationForbidden"), "{text}");
     let lines = |words: &str| proxy.log().matches(words).count();
     assert_eq!(lines("may not impersonate users"), 1);
+    // So say a refresh, which asks again, and whoever asks why.
+    let refresh = async || fleetcache(&["refresh", "--admin", proxy.admin(), cluster.name()]).await;
+    let (code, text) = refresh().await;
+    assert!(
+        code == Some(1) && text.contains("may not impersonate users"),
+        "{text}"
+    );
+    let asked = format!("/clusters/{}{configmaps}", cluster.name());
+    let (_, text) = fleetcache(&["why", "--admin", proxy.admin(), &asked]).await;
+    assert!(text.contains("may not impersonate users"), "{text}");
 
     let role = cluster_role(&[]).await.unwrap();
     let kubectl = cluster.kubectl().await.unwrap();
@@ -110,6 +120,13 @@ async fn a_role_that_nobody_has_bound_is_told_when_the_first_user_asks() {
     grant(&admin, &namespace, &role["rules"], &subject)
         .await
         .unwrap();
+    wait_for("a refresh without a fault", PATIENCE, async || {
+        let (code, text) = refresh().await;
+        ensure!(code == Some(0), "{text}");
+        Ok(())
+    })
+    .await
+    .unwrap();
     wait_for("the condition", PATIENCE, async || {
         // That dora may nothing is the cluster's to say, and no fault of the role's.
         let answer = dora.get(&configmaps).await?;
