@@ -201,10 +201,11 @@ fn representations() -> Vec<Row> {
             Row::get(here.as_str(), From::Live),
             Row::get(format!("{here}/one"), From::Live),
         );
-        rows.push(list.clone().accept(TABLE));
-        rows.push(list.accept(METADATA_LIST));
-        rows.push(one.clone().accept(TABLE));
-        rows.push(one.accept(METADATA));
+        rows.push(list.accept(TABLE));
+        rows.push(one.accept(TABLE));
+        let in_memory = |path: String| Row::get(path, From::Memory);
+        rows.push(in_memory(here.clone()).accept(METADATA_LIST));
+        rows.push(in_memory(format!("{here}/one")).accept(METADATA));
     }
     for kind in [CONFIGMAPS, NODES] {
         let all = Row::get(kind.all(), From::Live);
