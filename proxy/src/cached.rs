@@ -9,15 +9,19 @@ use fleetcache_cache::continue_token::{ContinueToken, Style};
 use fleetcache_cache::resource_version::ResourceVersion;
 use fleetcache_cache::store::{Page, Snapshot, key};
 use futures_util::stream;
-use http::header::{AGE, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, WARNING};
+use http::header::{
+    AGE, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, VARY, WARNING,
+};
 use http::{HeaderValue, Response};
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Frame;
 
 use crate::body::{Body, full};
 use crate::decision::{CachedRead, Freshness, LiveReason};
+use crate::gzip::{self, Compressed};
 use crate::indent::Indented;
 use crate::request_info::ResourcePath;
+use crate::writing::Written;
 
 /// Bytes of a body that are made in one go, with their way through TLS less than a millisecond of a worker thread.
 pub(crate) const TURN_BYTES: usize = 256 << 10;
@@ -45,34 +49,32 @@ pub async fn answer(
     let namespace = resource.namespace.as_deref();
     let written = read.writing.of_kind(snapshot.is_unstructured())?;
     let mut continues = false;
-    let (body, length) = match resource.name.as_deref() {
+    let sent = match resource.name.as_deref() {
         Some(name) => {
             let element = snapshot
                 .get(&key(namespace.unwrap_or_default(), name))
                 .ok_or(LiveReason::Absent)?;
             let object = snapshot.object(element, written.form);
-            if written.pretty {
-                indented([object].into_iter())
-            } else {
-                whole(object)
-            }
+            let length = object.len() as u64;
+            send([object].into_iter(), Some(length), written)
         }
         None if snapshot.may_be_removed() => return Err(LiveReason::Empty),
         None => {
             let (page, at, token) = page(resource, read, snapshot).await?;
             continues = page.rest.is_some();
             let list = snapshot.list_body(page, written.form, at, &token);
-            if written.pretty {
-                indented(list)
-            } else {
-                let length = list.length();
-                (pieces(list), length)
-            }
+            let length = list.length();
+            send(list, length, written)
         }
     };
-    let mut response = from_memory(body, Some(age), snapshot.warnings());
-    if let Some(length) = length {
-        response.headers_mut().insert(CONTENT_LENGTH, length.into());
+    let mut response = from_memory(sent.body, Some(age), snapshot.warnings());
+    let headers = response.headers_mut();
+    if let Some(length) = sent.length {
+        headers.insert(CONTENT_LENGTH, length.into());
+    }
+    if sent.is_compressed {
+        headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
     }
     Ok(FromSnapshot {
         response,
@@ -129,6 +131,55 @@ pub(crate) fn from_memory(
     response
 }
 
+/// A body as it is sent.
+struct Sent {
+    body: Body,
+    length: Option<u64>,
+    is_compressed: bool,
+}
+
+/// Sends what is written in these chunks, of this length if it is known, as it is asked for.
+fn send(
+    chunks: impl Iterator<Item = Bytes> + Send + 'static,
+    length: Option<u64>,
+    written: Written,
+) -> Sent {
+    match written.pretty {
+        true => perhaps_compressed(Indented::new(chunks), None, written.gzip),
+        false => perhaps_compressed(chunks, length, written.gzip),
+    }
+}
+
+fn perhaps_compressed(
+    mut chunks: impl Iterator<Item = Bytes> + Send + 'static,
+    length: Option<u64>,
+    gzip: bool,
+) -> Sent {
+    let plain = |(body, length)| Sent {
+        body,
+        length,
+        is_compressed: false,
+    };
+    if !gzip || length.is_some_and(|length| length <= gzip::THRESHOLD) {
+        return plain(in_pieces(chunks, length));
+    }
+    let (mut begin, mut begun) = (Vec::new(), 0);
+    while begun <= gzip::THRESHOLD {
+        let Some(chunk) = chunks.next() else {
+            return plain(whole(begin.concat()));
+        };
+        begun += chunk.len() as u64;
+        begin.push(chunk);
+    }
+    let compressed = Compressed::new(begin.into_iter().chain(chunks));
+    Sent {
+        // A piece is made from many times as much, or is none yet: each takes a turn.
+        body: pieces_of_turns(compressed, 0),
+        length: None,
+        is_compressed: true,
+    }
+}
+
 /// A body and its length.
 pub(crate) fn whole(bytes: impl Into<Bytes>) -> (Body, Option<u64>) {
     let bytes = bytes.into();
@@ -140,29 +191,48 @@ pub(crate) fn whole(bytes: impl Into<Bytes>) -> (Body, Option<u64>) {
 pub(crate) fn indented(
     chunks: impl Iterator<Item = Bytes> + Send + 'static,
 ) -> (Body, Option<u64>) {
-    let mut indented = Indented::new(chunks);
-    let first = indented.next().unwrap_or_default();
-    match indented.next() {
+    in_pieces(Indented::new(chunks), None)
+}
+
+/// A body of these chunks, in one piece if it is one, and its length if it is known.
+fn in_pieces(
+    mut chunks: impl Iterator<Item = Bytes> + Send + 'static,
+    length: Option<u64>,
+) -> (Body, Option<u64>) {
+    let first = chunks.next().unwrap_or_default();
+    match chunks.next() {
         None => whole(first),
-        Some(second) => (pieces([first, second].into_iter().chain(indented)), None),
+        Some(second) => (pieces([first, second].into_iter().chain(chunks)), length),
     }
 }
 
 /// A body of pieces that are made as they are sent: a slow reader holds one of them and what the others are made from. For a
 /// fast one they are made without a pause, so that others get their turn in between.
 pub(crate) fn pieces(pieces: impl Iterator<Item = Bytes> + Send + 'static) -> Body {
-    let frames = stream::unfold((pieces, 0), |(mut pieces, mut since_turn)| async move {
-        if since_turn >= TURN_BYTES {
-            since_turn = 0;
-            tokio::task::yield_now().await;
-        }
-        let piece = pieces.next()?;
-        since_turn += piece.len();
-        Some((
-            Ok::<_, Infallible>(Frame::data(piece)),
-            (pieces, since_turn),
-        ))
-    });
+    pieces_of_turns(pieces, TURN_BYTES)
+}
+
+fn pieces_of_turns(
+    pieces: impl Iterator<Item = Bytes> + Send + 'static,
+    turn_bytes: usize,
+) -> Body {
+    let frames = stream::unfold(
+        (pieces, 0),
+        move |(mut pieces, mut since_turn)| async move {
+            loop {
+                if since_turn >= turn_bytes {
+                    since_turn = 0;
+                    tokio::task::yield_now().await;
+                }
+                let piece = pieces.next()?;
+                since_turn += piece.len();
+                if !piece.is_empty() {
+                    let frame = Ok::<_, Infallible>(Frame::data(piece));
+                    return Some((frame, (pieces, since_turn)));
+                }
+            }
+        },
+    );
     StreamBody::new(frames)
         .map_err(|never| match never {})
         .boxed_unsync()
@@ -179,7 +249,7 @@ mod tests {
     use fleetcache_cache::store::{Element, Store};
 
     use super::*;
-    use crate::writing::{Writing, Written};
+    use crate::writing::Writing;
 
     fn snapshot() -> Arc<Snapshot> {
         holding(["a", "b"].map(|name| (name.to_owned(), name.to_owned())))
@@ -207,9 +277,10 @@ mod tests {
         store.snapshot(&Arc::new(envelope))
     }
 
-    fn writing(pretty: bool) -> Writing {
+    fn writing(pretty: bool, gzip: bool) -> Writing {
         Writing::always(Written {
             pretty,
+            gzip,
             ..Written::default()
         })
     }
@@ -345,7 +416,7 @@ mod tests {
         for path in ["/api/v1/namespaces/n/pods/a", "/api/v1/pods"] {
             let compact = check(path, None).await.unwrap();
             let pretty = CachedRead {
-                writing: writing(true),
+                writing: writing(true, false),
                 ..read(None, "")
             };
             let pretty = ask(path, pretty).await.unwrap();
@@ -361,7 +432,13 @@ mod tests {
     async fn a_long_answer_lets_others_work() {
         let (objects, each) = (10_000, 2_000);
         let snapshot = many(objects, each);
-        for (pretty, labels) in [(false, ""), (true, ""), (true, "is=x")] {
+        for (pretty, gzip, labels) in [
+            (false, false, ""),
+            (true, false, ""),
+            (true, false, "is=x"),
+            (false, true, ""),
+            (true, true, ""),
+        ] {
             let turns = Arc::new(AtomicUsize::new(0));
             let counted = Arc::clone(&turns);
             let neighbour = tokio::spawn(async move {
@@ -371,19 +448,20 @@ mod tests {
                 }
             });
             let read = CachedRead {
-                writing: writing(pretty),
+                writing: writing(pretty, gzip),
                 ..read(None, labels)
             };
             let resource = ResourcePath::parse_strict("/api/v1/pods").unwrap();
             let answer = answer(&resource, &read, &snapshot, Duration::ZERO).await;
             let response = answer.unwrap().response;
             let length = response.headers().get(CONTENT_LENGTH).cloned();
-            assert_eq!(length.is_some(), !pretty);
+            assert_eq!(length.is_some(), !pretty && !gzip);
             let body = response.into_body().collect().await.unwrap().to_bytes();
             neighbour.abort();
-            assert!(body.len() > objects * each);
+            let plain = objects * each;
+            assert_eq!(body.len() > plain, !gzip);
             let turns = turns.load(Ordering::Relaxed);
-            assert!(turns >= body.len() / TURN_BYTES, "{turns} turns");
+            assert!(turns >= plain / TURN_BYTES, "{turns} turns");
         }
     }
 }

@@ -21,6 +21,7 @@ pub mod error;
 pub mod fleet_api;
 pub mod fleet_status;
 pub mod forwarded_headers;
+mod gzip;
 pub mod handler;
 pub mod identity;
 pub mod indent;

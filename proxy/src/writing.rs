@@ -5,6 +5,7 @@ use fleetcache_cache::gvr::Gvr;
 use http::HeaderMap;
 
 use crate::decision::LiveReason;
+use crate::gzip;
 use crate::negotiation::{self, Encoding, Offer, negotiate};
 use crate::request_info::Verb;
 
@@ -15,6 +16,8 @@ pub struct Written {
     pub form: Form,
     /// Indented, for people.
     pub pretty: bool,
+    /// Compressed, where it is long and no watch.
+    pub gzip: bool,
 }
 
 /// How a request's answer is written. The server negotiates about built-in kinds in another way than about custom resources,
@@ -89,5 +92,6 @@ fn in_memory(offer: Offer, verb: Verb, query: &str, headers: &HeaderMap) -> Opti
         // A list that is asked for as one object, or the other way round, is refused.
         _ => return None,
     };
-    Some(Written { form, pretty })
+    let gzip = gzip::is_accepted(headers);
+    Some(Written { form, pretty, gzip })
 }

@@ -1,5 +1,8 @@
 //! One cluster, asked directly and through the proxy.
 
+use std::io::Read as _;
+
+use flate2::read::GzDecoder;
 use fleetcache_e2e::client::{Answer, Client};
 use fleetcache_e2e::control_plane::{ControlPlane, Shared, control_plane};
 use fleetcache_e2e::poll::{PATIENCE, wait_for};
@@ -95,6 +98,7 @@ const INCOMPARABLE_HEADERS: [&str; 8] = [
 
 impl From<&Answer> for Comparable {
     fn from(answer: &Answer) -> Self {
+        let answer = &inflated(answer);
         let mut headers: Vec<(String, String)> = answer
             .headers
             .iter()
@@ -113,6 +117,23 @@ impl From<&Answer> for Comparable {
             body: without_list_version(answer),
         }
     }
+}
+
+/// The answer with its body as it was before it was compressed: no two compress alike.
+fn inflated(answer: &Answer) -> Answer {
+    let mut inflated = answer.clone();
+    if answer
+        .headers
+        .get("content-encoding")
+        .is_some_and(|it| it == "gzip")
+    {
+        let mut body = Vec::new();
+        GzDecoder::new(&*answer.body)
+            .read_to_end(&mut body)
+            .unwrap();
+        inflated.body = body.into();
+    }
+    inflated
 }
 
 /// The body with `?` for the version and the continue token in the list's own metadata.

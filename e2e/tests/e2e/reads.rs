@@ -2,6 +2,7 @@
 
 mod answers;
 mod clients;
+mod compressed;
 mod fields;
 mod metadata;
 mod odd;

@@ -313,7 +313,10 @@ fn what_memory_can_write_comes_from_it() {
     const LIST: &str = "/api/v1/pods";
     const ONE: &str = "/api/v1/namespaces/x/pods/p";
     const CUSTOM: &str = "/apis/example.com/v1/widgets";
-    let written = |form, pretty| Ok(Written { form, pretty });
+    let written = |form, pretty| {
+        let gzip = false;
+        Ok(Written { form, pretty, gzip })
+    };
     let json = |pretty| written(Form::Object, pretty);
     let metadata = || written(Form::Metadata(MetaVersion::V1), false);
     let as_one = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";

@@ -55,13 +55,6 @@ impl Row {
         self
     }
 
-    /// The same request by a client that can decompress nothing.
-    pub(super) fn uncompressed(&self) -> Self {
-        let mut row = self.clone();
-        row.headers.retain(|(name, _)| name != "accept-encoding");
-        row
-    }
-
     /// Any other request.
     fn other(case: &'static str, method: &str, path: impl Into<String>) -> Self {
         Self {
