@@ -82,10 +82,9 @@ impl Row {
         }
     }
 
-    /// The same in another representation, which memory has not.
+    /// The same in another representation.
     pub(super) fn accept(mut self, accept: &str) -> Self {
         self.headers = vec![("accept", accept.to_owned())];
-        self.from = From::Live;
         if accept.contains("as=Table") {
             self.form = Form::Table;
         }
