@@ -1,13 +1,18 @@
 //! How a server writes the bookmarks of a kind: learned from its own, since an encoder may write required fields even of an
 //! object that has none of them.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
 use crate::form::Form;
+use crate::metadata::protobuf::ObjectMeta;
+use crate::protobuf;
 use crate::resource_version::ResourceVersion;
 
 /// The annotation of the bookmark that ends the initial events of a watch (KEP-3157).
 pub(crate) const INITIAL_EVENTS_END: &str = r#""k8s.io/initial-events-end":"true""#;
+
+/// Its key and its value.
+const END: (&str, &str) = ("k8s.io/initial-events-end", "true");
 
 /// The line of a bookmark, but for its version.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,13 +56,13 @@ impl BookmarkForm {
         is_plain.then_some(plain)
     }
 
-    /// The line at a version, newline included, for who is told of objects in this form.
+    /// The line at a version, newline included, or the frame, for who is told of objects in this form.
     pub fn at(&self, version: ResourceVersion, form: Form) -> Bytes {
+        let has = |text: &str| self.before.contains(text) || self.after.contains(text);
         match form {
-            Form::Object => format!("{}{version}{}", self.before, self.after),
+            Form::Object => format!("{}{version}{}", self.before, self.after).into(),
             Form::Metadata(meta_version) => {
                 // What it has of metadata, in the order of Go's struct; older servers write an empty time.
-                let has = |text: &str| self.before.contains(text) || self.after.contains(text);
                 let time = r#","creationTimestamp":null"#;
                 let end = format!(r#","annotations":{{{INITIAL_EVENTS_END}}}"#);
                 let time = if has(&time[1..]) { time } else { "" };
@@ -67,9 +72,18 @@ impl BookmarkForm {
                     r#"{{"type":"BOOKMARK","object":{{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/{meta_version}","metadata":{{"resourceVersion":"{version}"{time}{end}}}}}}}{}"#,
                     "\n"
                 )
+                .into()
+            }
+            Form::ProtobufMetadata(meta_version) => {
+                let metadata =
+                    ObjectMeta::of_bookmark(version, has(INITIAL_EVENTS_END).then_some(END));
+                let mut frame = BytesMut::new();
+                protobuf::event(&mut frame, "BOOKMARK", |to| {
+                    metadata.write_object(to, meta_version);
+                });
+                frame.freeze()
             }
         }
-        .into()
     }
 }
 
@@ -116,6 +130,19 @@ mod tests {
             let end = r#","annotations":{"k8s.io/initial-events-end":"true"}"#;
             assert_eq!(as_metadata(&form), metadata(end));
             assert_eq!(as_metadata(&form.plain().unwrap()), metadata(""));
+            let in_protobuf =
+                |form: &BookmarkForm| form.at(version, Form::ProtobufMetadata(MetaVersion::V1));
+            // A time that is not there is empty in protobuf, whatever it is in JSON.
+            let metadata = b"\n\0\x12\0\x1a\0\"\0*\x002\x02128\0B\0";
+            let end = b"b!\n\x19k8s.io/initial-events-end\x12\x04true";
+            for (frame, end) in [
+                (in_protobuf(&form), &end[..]),
+                (in_protobuf(&form.plain().unwrap()), b""),
+            ] {
+                assert_eq!(frame[4..14], *b"\n\x08BOOKMARK");
+                let expected = [metadata, end, b"\x1a\0\"\0"].concat();
+                assert!(frame.ends_with(&expected), "{}", frame.escape_ascii());
+            }
             let learned = BookmarkForm::learn(plain.as_bytes(), "12");
             assert_eq!(form.plain(), learned);
         }

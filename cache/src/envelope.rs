@@ -9,11 +9,12 @@
 use bytes::{BufMut as _, Bytes, BytesMut};
 use http::header::WARNING;
 use http::{HeaderMap, HeaderValue};
+use serde_json::value::RawValue;
 
 use crate::documents::copied;
 use crate::fields::Fields;
-use crate::form::Form;
-use crate::metadata;
+use crate::form::{Form, Unwritable};
+use crate::metadata::{self, protobuf};
 use crate::object::ListHead;
 use crate::resource_version::ResourceVersion;
 
@@ -173,8 +174,8 @@ impl Envelope {
         &self.fields
     }
 
-    /// The bytes before and after the items of a list at a version. One that more follows has a token to continue with and,
-    /// where it is known, the number of objects that follow.
+    /// The bytes before and after the items of a list at a version, in JSON. One that more follows has a token to continue
+    /// with and, where it is known, the number of objects that follow.
     pub fn around_list(
         &self,
         form: Form,
@@ -197,7 +198,7 @@ impl Envelope {
         let meta_version;
         let (order, kind, api_version) = match form {
             Form::Object => (self.order, &*self.list_kind, &*self.api_version),
-            Form::Metadata(version) => {
+            Form::Metadata(version) | Form::ProtobufMetadata(version) => {
                 meta_version = format!("meta.k8s.io/{}", version.as_str());
                 let kind = "PartialObjectMetadataList";
                 (KeyOrder::Struct, kind, &*meta_version)
@@ -262,7 +263,12 @@ impl Envelope {
     }
 
     /// Writes an object as a LIST holds it.
-    pub(crate) fn write_item(&self, to: &mut BytesMut, form: Form, item: &[u8]) {
+    pub(crate) fn write_item(
+        &self,
+        to: &mut BytesMut,
+        form: Form,
+        item: &[u8],
+    ) -> Result<(), Unwritable> {
         match (form, self.order) {
             (Form::Object, _) => to.put_slice(item),
             (Form::Metadata(version), KeyOrder::Struct) => {
@@ -271,18 +277,40 @@ impl Envelope {
             (Form::Metadata(version), KeyOrder::Alphabetical) => {
                 metadata::write_custom(to, version, item);
             }
+            (Form::ProtobufMetadata(version), _) => {
+                protobuf::write_item(to, version, self.metadata(item)?)?;
+            }
         }
+        Ok(())
     }
 
     /// Writes an object as a GET or a watch does, without a newline.
-    pub(crate) fn write_object(&self, to: &mut BytesMut, form: Form, item: &[u8]) {
-        // Metadata carries its type in lists too.
-        if form == Form::Object && !self.object_prefix.is_empty() {
-            to.put_slice(&self.object_prefix);
-            to.put_slice(item.get(1..).unwrap_or_default());
-        } else {
-            self.write_item(to, form, item);
+    pub(crate) fn write_object(
+        &self,
+        to: &mut BytesMut,
+        form: Form,
+        item: &[u8],
+    ) -> Result<(), Unwritable> {
+        match form {
+            Form::Object if !self.object_prefix.is_empty() => {
+                to.put_slice(&self.object_prefix);
+                to.put_slice(item.get(1..).unwrap_or_default());
+                Ok(())
+            }
+            Form::ProtobufMetadata(version) => {
+                protobuf::write_object(to, version, self.metadata(item)?)
+            }
+            // Metadata carries its type in JSON lists too.
+            Form::Object | Form::Metadata(_) => self.write_item(to, form, item),
         }
+    }
+
+    fn metadata<'a>(&self, item: &'a [u8]) -> Result<&'a RawValue, Unwritable> {
+        let metadata = match self.order {
+            KeyOrder::Struct => metadata::of_built_in(item),
+            KeyOrder::Alphabetical => metadata::of_custom(item),
+        };
+        metadata.ok_or(Unwritable)
     }
 
     /// Whether the kind is a custom resource (or another that the server keeps without a Go type).
@@ -340,7 +368,8 @@ mod tests {
         let mut whole = BytesMut::new();
         learned
             .envelope
-            .write_object(&mut whole, Form::Object, &item);
+            .write_object(&mut whole, Form::Object, &item)
+            .unwrap();
         assert_eq!(whole, object[..]);
         assert!(
             learned

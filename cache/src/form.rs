@@ -3,20 +3,32 @@
 /// What is written of an object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Form {
-    /// All of it.
+    /// All of it, as JSON.
     #[default]
     Object,
-    /// Its metadata alone, as `PartialObjectMetadata`.
+    /// Its metadata alone, as `PartialObjectMetadata` in JSON.
     Metadata(MetaVersion),
+    /// The same in protobuf.
+    ProtobufMetadata(MetaVersion),
 }
 
+/// An object that cannot be written in protobuf byte for byte as its server would: what JSON says of it is not all that there
+/// is to know, or is not known here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unwritable;
+
 impl Form {
+    /// Whether it is protobuf.
+    pub fn is_protobuf(self) -> bool {
+        matches!(self, Self::ProtobufMetadata(_))
+    }
+
     /// Bytes that an item of so many may take in this form.
     pub(crate) fn room(self, item: usize) -> usize {
         match self {
             Self::Object => item + 128,
             // Most of it is what manages which field.
-            Self::Metadata(_) => item.min(2048) + 128,
+            Self::Metadata(_) | Self::ProtobufMetadata(_) => item.min(2048) + 128,
         }
     }
 }

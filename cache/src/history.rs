@@ -61,6 +61,8 @@ struct State {
     former: ResourceVersion,
     /// The version of the last change that not every selector can judge.
     unreadable: ResourceVersion,
+    /// Whether a watch of this run has met an object that cannot be written in protobuf.
+    unwritable: bool,
     /// Since when what the server does is not known.
     silent_since: Option<Instant>,
     bookmarks: Bookmarks,
@@ -154,6 +156,7 @@ impl History {
         (state.bytes, state.gone) = (0, 0);
         (state.since, state.through) = (at, at);
         state.unreadable = ResourceVersion::default();
+        state.unwritable = false;
         state.silent_since = None;
         let waiting = state.take_waiting();
         drop(state);
@@ -321,6 +324,16 @@ impl History {
     /// The version of the last change whose fields cannot be read.
     pub(crate) fn unreadable(&self) -> ResourceVersion {
         self.state.lock().unreadable
+    }
+
+    /// Whether a watch has met an object that cannot be written in protobuf.
+    pub(crate) fn is_unwritable(&self) -> bool {
+        self.state.lock().unwritable
+    }
+
+    /// A watch has met one.
+    pub(crate) fn set_unwritable(&self) {
+        self.state.lock().unwritable = true;
     }
 
     /// Whether there has ever been a list.

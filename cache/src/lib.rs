@@ -46,6 +46,7 @@ mod metadata;
 pub mod object;
 pub mod own_kind;
 pub mod panics;
+pub mod protobuf;
 mod reflector;
 pub mod resource_version;
 pub mod secret_file;

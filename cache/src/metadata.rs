@@ -1,7 +1,8 @@
 //! An object's metadata alone, as `PartialObjectMetadata`: made from the object's own bytes.
 //!
 //! Built-in kinds have it in these very bytes. Custom resources have their keys in alphabetical order, while this type is
-//! one of Go's structs for them too, so theirs are put in order when somebody asks.
+//! one of Go's structs for them too, so theirs are put in order when somebody asks. `metadata/protobuf.rs` writes both in
+//! protobuf.
 
 use std::collections::BTreeMap;
 
@@ -11,36 +12,46 @@ use serde_json::value::RawValue;
 
 use crate::form::MetaVersion;
 
+pub(crate) mod protobuf;
+
 /// Writes an item of a built-in kind, whose metadata comes first.
 pub(crate) fn write_built_in(to: &mut BytesMut, version: MetaVersion, item: &[u8]) {
-    let after_key = item.strip_prefix(b"{\"metadata\":").unwrap_or_default();
+    begin(to, version);
+    to.put_slice(of_built_in(item).map_or("{}", RawValue::get).as_bytes());
+    to.put_slice(b"}");
+}
+
+/// What an item of a built-in kind has as its metadata.
+pub(crate) fn of_built_in(item: &[u8]) -> Option<&RawValue> {
+    let after_key = item.strip_prefix(b"{\"metadata\":")?;
     // Only the first value is read.
     let mut values = serde_json::Deserializer::from_slice(after_key).into_iter::<&RawValue>();
-    let metadata = values.next().and_then(Result::ok);
-    begin(to, version);
-    to.put_slice(metadata.map_or("{}", RawValue::get).as_bytes());
-    to.put_slice(b"}");
+    values.next()?.ok()
+}
+
+/// What a custom resource has as its metadata.
+pub(crate) fn of_custom(item: &[u8]) -> Option<&RawValue> {
+    #[derive(Deserialize)]
+    struct Object<'a> {
+        #[serde(borrow)]
+        metadata: &'a RawValue,
+    }
+    let object: Object<'_> = serde_json::from_slice(item).ok()?;
+    Some(object.metadata)
 }
 
 /// Writes a custom resource.
 pub(crate) fn write_custom(to: &mut BytesMut, version: MetaVersion, item: &[u8]) {
-    #[derive(Default, Deserialize)]
-    struct Object<'a> {
-        #[serde(borrow, default)]
-        metadata: Keys<'a>,
-    }
-    let object: Object<'_> = serde_json::from_slice(item).unwrap_or_default();
+    let metadata = of_custom(item).map(RawValue::get);
+    let keys: Keys<'_> = metadata
+        .and_then(|metadata| serde_json::from_str(metadata).ok())
+        .unwrap_or_default();
     begin(to, version);
-    write_in_order(
-        to,
-        &OBJECT_META,
-        &object.metadata,
-        |to, key, value| match key {
-            "managedFields" => write_each(to, value, &MANAGED_FIELDS_ENTRY),
-            "ownerReferences" => write_each(to, value, &OWNER_REFERENCE),
-            _ => to.put_slice(value.get().as_bytes()),
-        },
-    );
+    write_in_order(to, &OBJECT_META, &keys, |to, key, value| match key {
+        "managedFields" => write_each(to, value, &MANAGED_FIELDS_ENTRY),
+        "ownerReferences" => write_each(to, value, &OWNER_REFERENCE),
+        _ => to.put_slice(value.get().as_bytes()),
+    });
     to.put_slice(b"}");
 }
 

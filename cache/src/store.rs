@@ -17,7 +17,7 @@ mod initial_events;
 mod page;
 mod snapshot;
 
-pub use change::{Change, EventType, Unreadable};
+pub use change::{Change, EventType, NotTellable};
 pub use element::{Element, key};
 pub use initial_events::InitialEvents;
 pub use page::{Page, Rest};
@@ -233,6 +233,7 @@ mod tests {
         // Few objects are looked at in one go.
         let page = page.now_or_never().unwrap();
         let body = snapshot.list_body(page, Form::Object, snapshot.resource_version, "");
+        let body = body.now_or_never().unwrap().unwrap();
         let length = body.length();
         let bytes: Vec<u8> = body.flatten().collect();
         assert_eq!(Some(bytes.len() as u64), length);

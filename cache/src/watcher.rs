@@ -13,7 +13,7 @@ use crate::history::{Next, Place};
 use crate::informer::{Informer, Scope};
 use crate::resource_version::ResourceVersion;
 use crate::selector::BoundSelector;
-use crate::store::{InitialEvents, Snapshot};
+use crate::store::{InitialEvents, NotTellable, Snapshot};
 
 /// Changes looked at in one go that the selector does not choose.
 const STEP: usize = 256;
@@ -44,7 +44,7 @@ pub struct Ended;
 /// What a watch has to tell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// Lines, newlines included; perhaps none, where many changes were looked at that are not selected.
+    /// Lines, newlines included, or frames; perhaps none, where many changes were looked at that are not selected.
     Lines(Bytes),
     /// Nothing now. The server is silent since then, if it is.
     Nothing {
@@ -131,6 +131,12 @@ impl Watcher {
         !self.selector.reads_values() || self.begun >= self.informer.history().unreadable()
     }
 
+    /// Whether its form is likely to have words for all that there is to tell: one that had none for an object has ended, and
+    /// whoever begins it again would meet the same object.
+    pub fn is_writable(&self) -> bool {
+        !self.form.is_protobuf() || !self.informer.history().is_unwritable()
+    }
+
     /// From what a snapshot holds on, which is not older than the watch.
     #[must_use]
     pub fn after(mut self, snapshot: &Snapshot) -> Self {
@@ -162,7 +168,8 @@ impl Watcher {
     /// It has ended.
     pub fn tell(&mut self, waker: &Waker) -> Result<Told, Ended> {
         if let Some(initial) = &mut self.initial {
-            if let Some(lines) = initial.next_chunk(&self.selector) {
+            let lines = initial.next_chunk(&self.selector);
+            if let Some(lines) = lines.map_err(|why| self.end(why.into()))? {
                 return Ok(Told::Lines(lines));
             }
             self.initial = None;
@@ -187,12 +194,19 @@ impl Watcher {
             }
             let (form, namespace) = (self.form, self.namespace.as_deref());
             let line = change.line(&self.envelope, form, namespace, &self.selector);
-            if let Some(line) = line.map_err(|_| Ended)? {
+            if let Some(line) = line.map_err(|why| self.end(why))? {
                 self.told = at;
                 return Ok(Told::Lines(line));
             }
         }
         Ok(Told::Lines(Bytes::new()))
+    }
+
+    fn end(&self, why: NotTellable) -> Ended {
+        if why == NotTellable::Unwritable {
+            self.informer.history().set_unwritable();
+        }
+        Ended
     }
 
     /// A bookmark, where there was anything since the watch began. Only after all was told that there was to tell. As the

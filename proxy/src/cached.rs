@@ -38,7 +38,7 @@ pub struct FromSnapshot {
 /// Answers from a snapshot, or says why it cannot.
 ///
 /// # Errors
-/// Memory cannot write it so, the name is not held, only the server knows whether a full list is the whole one, the kind has no such field, or it is
+/// Memory cannot write it so, or one of the objects, the name is not held, only the server knows whether a full list is the whole one, the kind has no such field, or it is
 /// empty and perhaps gone.
 pub async fn answer(
     resource: &ResourcePath<'_>,
@@ -54,7 +54,7 @@ pub async fn answer(
             let element = snapshot
                 .get(&key(namespace.unwrap_or_default(), name))
                 .ok_or(LiveReason::Absent)?;
-            let object = snapshot.object(element, written.form);
+            let object = snapshot.object(element, written.form)?;
             let length = object.len() as u64;
             send([object].into_iter(), Some(length), written)
         }
@@ -62,12 +62,17 @@ pub async fn answer(
         None => {
             let (page, at, token) = page(resource, read, snapshot).await?;
             continues = page.rest.is_some();
-            let list = snapshot.list_body(page, written.form, at, &token);
+            let list = snapshot.list_body(page, written.form, at, &token).await?;
             let length = list.length();
             send(list, length, written)
         }
     };
-    let mut response = from_memory(sent.body, Some(age), snapshot.warnings());
+    let mut response = from_memory(
+        sent.body,
+        written.media_type(),
+        Some(age),
+        snapshot.warnings(),
+    );
     let headers = response.headers_mut();
     if let Some(length) = sent.length {
         headers.insert(CONTENT_LENGTH, length.into());
@@ -115,12 +120,13 @@ pub(crate) async fn page(
 /// The headers of every answer from memory, around its body. Without an age it is nobody else's than this process's own.
 pub(crate) fn from_memory(
     body: Body,
+    media_type: &'static str,
     age: Option<Duration>,
     warnings: &[HeaderValue],
 ) -> Response<Body> {
     let mut response = Response::new(body);
     let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
     if let Some(age) = age {
         headers.insert(AGE, age.as_secs().into());
@@ -244,6 +250,7 @@ mod tests {
 
     use base64::Engine;
     use fleetcache_cache::envelope::Envelope;
+    use fleetcache_cache::form::{Form, MetaVersion};
     use fleetcache_cache::object::ObjectHead;
     use fleetcache_cache::selector::Selector;
     use fleetcache_cache::store::{Element, Store};
@@ -424,6 +431,57 @@ mod tests {
             assert!(pretty.ends_with("\n}"), "{pretty}");
             let value = |text| serde_json::from_str::<serde_json::Value>(text).unwrap();
             assert_eq!(value(&pretty), value(&compact));
+        }
+    }
+
+    #[tokio::test]
+    async fn protobuf_is_as_long_as_it_says_or_goes_live() {
+        let protobuf = |list| CachedRead {
+            writing: Writing::always(Written {
+                form: Form::ProtobufMetadata(MetaVersion::V1),
+                pretty: false,
+                gzip: false,
+            }),
+            ..read(None, list)
+        };
+        // Bytes that are no text, which JSON has a mark for.
+        let odd = r"\ufffd";
+        let pods = [("a", "x"), ("odd", odd)];
+        let snapshots = [
+            many(3_000, 100),
+            holding(pods.map(|(name, label)| (name.to_owned(), label.to_owned()))),
+        ];
+        for (snapshot, path, labels, expected) in [
+            (0, "/api/v1/pods", "", Ok(())),
+            (0, "/api/v1/namespaces/none/pods", "", Ok(())),
+            (0, "/api/v1/namespaces/n/pods/p7", "", Ok(())),
+            (1, "/api/v1/pods", "is=x", Ok(())),
+            (1, "/api/v1/pods", "", Err(LiveReason::Representation)),
+            (
+                1,
+                "/api/v1/namespaces/n/pods/odd",
+                "",
+                Err(LiveReason::Representation),
+            ),
+        ] {
+            let resource = ResourcePath::parse_strict(path).unwrap();
+            let read = protobuf(labels);
+            let answer = answer(&resource, &read, &snapshots[snapshot], Duration::ZERO).await;
+            let answer = match answer {
+                Ok(answer) => answer.response,
+                Err(why) => {
+                    assert_eq!(Err(why), expected, "{path} {labels}");
+                    continue;
+                }
+            };
+            assert_eq!(expected, Ok(()), "{path} {labels}");
+            let media_type = "application/vnd.kubernetes.protobuf";
+            assert_eq!(answer.headers()[CONTENT_TYPE], media_type);
+            let length = answer.headers()[CONTENT_LENGTH].clone();
+            let body = answer.into_body().collect().await.unwrap().to_bytes();
+            assert_eq!(length, body.len().to_string(), "{path}");
+            assert!(body.starts_with(b"k8s\0"), "{path}");
+            assert!(body.ends_with(&[0x1a, 0, 0x22, 0]), "{path}");
         }
     }
 

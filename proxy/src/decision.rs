@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use fleetcache_cache::continue_token::{ContinueToken, Style};
+use fleetcache_cache::form::Unwritable;
 use fleetcache_cache::informer::NotServable;
 use fleetcache_cache::informers::{Lookup, Refusal};
 use fleetcache_cache::resource_version::ResourceVersion;
@@ -172,6 +173,12 @@ impl LiveReason {
             }
             Self::BelowFloor | Self::MaxAge | Self::Unconfirmed | Self::Unproven => "stale",
         }
+    }
+}
+
+impl From<Unwritable> for LiveReason {
+    fn from(_: Unwritable) -> Self {
+        Self::Representation
     }
 }
 

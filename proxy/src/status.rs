@@ -5,9 +5,10 @@
 
 use std::time::{Duration, SystemTime};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use fleetcache_auth::Unavailable;
 use fleetcache_cache::cluster_accessor::{NotConnected, NotConnectedReason};
+use fleetcache_cache::protobuf;
 use fleetcache_cache::resource_version::ResourceVersion;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
@@ -115,6 +116,24 @@ pub fn too_old_event(asked: ResourceVersion, from: ResourceVersion) -> Bytes {
         "{{\"type\":\"ERROR\",\"object\":{{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"metadata\":{{}},\"status\":\"Failure\",\"message\":\"too old resource version: {asked} ({from})\",\"reason\":\"Expired\",\"code\":410}}}}\n"
     )
     .into()
+}
+
+/// The same in protobuf.
+pub fn too_old_frame(asked: ResourceVersion, from: ResourceVersion) -> Bytes {
+    let mut frame = BytesMut::new();
+    protobuf::event(&mut frame, "ERROR", |to| {
+        protobuf::object(to, "v1", "Status", |to| {
+            // A list's metadata, all of it empty.
+            protobuf::message(to, 1, |to| {
+                (1..=3).for_each(|field| protobuf::text(to, field, ""))
+            });
+            protobuf::text(to, 2, "Failure");
+            protobuf::text(to, 3, format!("too old resource version: {asked} ({from})"));
+            protobuf::text(to, 4, "Expired");
+            protobuf::number(to, 6, 410);
+        });
+    });
+    frame.freeze()
 }
 
 fn quote(text: &str) -> Option<HeaderValue> {

@@ -58,13 +58,22 @@ pub(crate) async fn answer(
         Ok(begun) => begun,
         Err(NotBegun::Live(why)) => return Err(why),
         Err(NotBegun::Expired { asked, from }) => {
-            let body = one_line(status::too_old_event(asked, from));
-            return Ok(from_memory(body, Some(informer.age()), &[]));
+            // What is held of the kind would tell its sort, and that may be nothing now.
+            let written = watch.writing.likely(&resource.gvr)?;
+            let event = match written.form.is_protobuf() {
+                true => status::too_old_frame(asked, from),
+                false => status::too_old_event(asked, from),
+            };
+            let body = one_line(event);
+            let media_type = written.media_type_of_stream();
+            return Ok(from_memory(body, media_type, Some(informer.age()), &[]));
         }
     };
     let age = young_enough(watch.max_age, informer.age())?;
+    let written = watch.writing.of_kind(held.is_unstructured())?;
     let body = lines(watcher, watch, grace).boxed_unsync();
-    Ok(from_memory(body, Some(age), held.warnings()))
+    let media_type = written.media_type_of_stream();
+    Ok(from_memory(body, media_type, Some(age), held.warnings()))
 }
 
 /// Why a watch does not begin.
@@ -131,10 +140,13 @@ pub(crate) async fn begin(
     if !watcher.is_judged() {
         return Err(LiveReason::Selector.into());
     }
+    if !watcher.is_writable() {
+        return Err(LiveReason::Representation.into());
+    }
     Ok((watcher, held))
 }
 
-/// The lines of a watch, as they come; each frame is of whole ones.
+/// The lines of a watch, or its frames in protobuf, as they come; each frame of HTTP is of whole ones.
 pub(crate) fn lines(
     watcher: Watcher,
     watch: &CachedWatch,

@@ -1,4 +1,4 @@
-//! How memory writes what was asked for, where it can: JSON, of objects or of their metadata alone.
+//! How memory writes what was asked for, where it can: objects in JSON, and their metadata alone in JSON or protobuf.
 
 use fleetcache_cache::form::Form;
 use fleetcache_cache::gvr::Gvr;
@@ -9,6 +9,9 @@ use crate::gzip;
 use crate::negotiation::{self, Encoding, Offer, negotiate};
 use crate::request_info::Verb;
 
+/// The media type of JSON.
+pub(crate) const JSON: &str = "application/json";
+
 /// How an answer from memory is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
@@ -18,6 +21,24 @@ pub struct Written {
     pub pretty: bool,
     /// Compressed, where it is long and no watch.
     pub gzip: bool,
+}
+
+impl Written {
+    /// The media type of a read's answer.
+    pub(crate) fn media_type(self) -> &'static str {
+        match self.form.is_protobuf() {
+            true => "application/vnd.kubernetes.protobuf",
+            false => JSON,
+        }
+    }
+
+    /// The media type of a watch.
+    pub(crate) fn media_type_of_stream(self) -> &'static str {
+        match self.form.is_protobuf() {
+            true => "application/vnd.kubernetes.protobuf;stream=watch",
+            false => JSON,
+        }
+    }
 }
 
 /// How a request's answer is written. The server negotiates about built-in kinds in another way than about custom resources,
@@ -82,15 +103,18 @@ impl Writing {
 
 fn in_memory(offer: Offer, verb: Verb, query: &str, headers: &HeaderMap) -> Option<Written> {
     let negotiated = negotiate(offer, query, headers).ok()?;
-    let Encoding::Json { pretty } = negotiated.encoding else {
-        return None;
-    };
-    let form = match (negotiated.form, verb) {
-        (negotiation::Form::Object, _) => Form::Object,
+    let metadata_of = match (negotiated.form, verb) {
+        (negotiation::Form::Object, _) => None,
         (negotiation::Form::Metadata(version), Verb::Get | Verb::Watch)
-        | (negotiation::Form::MetadataList(version), Verb::List) => Form::Metadata(version),
+        | (negotiation::Form::MetadataList(version), Verb::List) => Some(version),
         // A list that is asked for as one object, or the other way round, is refused.
         _ => return None,
+    };
+    let (form, pretty) = match (negotiated.encoding, metadata_of) {
+        (Encoding::Json { pretty }, None) => (Form::Object, pretty),
+        (Encoding::Json { pretty }, Some(version)) => (Form::Metadata(version), pretty),
+        (Encoding::Protobuf, Some(version)) => (Form::ProtobufMetadata(version), false),
+        (Encoding::Protobuf, None) | (Encoding::Yaml, _) => return None,
     };
     let gzip = gzip::is_accepted(headers);
     Some(Written { form, pretty, gzip })

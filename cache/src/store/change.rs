@@ -9,7 +9,8 @@ use bytes::{Bytes, BytesMut};
 
 use super::Element;
 use crate::envelope::Envelope;
-use crate::form::Form;
+use crate::form::{Form, Unwritable};
+use crate::protobuf;
 use crate::resource_version::ResourceVersion;
 use crate::selector::BoundSelector;
 
@@ -38,9 +39,20 @@ impl EventType {
     }
 }
 
-/// Why a watcher cannot be told of a change: its selector asks for a field whose value cannot be read from the object.
+/// Why a watcher cannot be told of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unreadable;
+pub enum NotTellable {
+    /// Its selector asks for a field whose value cannot be read from the object.
+    Unreadable,
+    /// The object cannot be written in its form.
+    Unwritable,
+}
+
+impl From<Unwritable> for NotTellable {
+    fn from(_: Unwritable) -> Self {
+        Self::Unwritable
+    }
+}
 
 /// A change of one object.
 #[derive(Debug)]
@@ -94,26 +106,26 @@ impl Change {
         2 * self.element.item.len() + previous + CHANGE_OVERHEAD
     }
 
-    /// The line that tells of it, newline included; `None` where it does not concern who selects these objects.
+    /// The line or the frame that tells of it, newline included; `None` where it does not concern who selects these objects.
     ///
     /// # Errors
-    /// The selector cannot judge it.
+    /// The selector cannot judge it, or the form has no words for it.
     pub fn line(
         &self,
         envelope: &Envelope,
         form: Form,
         namespace: Option<&str>,
         selector: &BoundSelector,
-    ) -> Result<Option<Bytes>, Unreadable> {
+    ) -> Result<Option<Bytes>, NotTellable> {
         if !namespace.is_none_or(|namespace| self.element.is_in(namespace)) {
             return Ok(None);
         }
         if selector.is_empty() {
-            return Ok(Some(self.whole_line(envelope, form)));
+            return Ok(Some(self.whole_line(envelope, form)?));
         }
         let selects = |element: &Element| {
             if element.values.is_none() && selector.reads_values() {
-                return Err(Unreadable);
+                return Err(NotTellable::Unreadable);
             }
             Ok(selector.matches(element))
         };
@@ -126,44 +138,58 @@ impl Change {
             (true, false) => EventType::Deleted,
         };
         Ok(Some(if event_type == self.event_type {
-            self.whole_line(envelope, form)
+            self.whole_line(envelope, form)?
         } else if let Some(left) = self.previous.as_ref().filter(|_| !after) {
             let item = left.item_at(self.resource_version());
-            event_line(envelope, form, event_type, &item)
+            event_line(envelope, form, event_type, &item)?
         } else {
-            event_line(envelope, form, event_type, &self.element.item)
+            event_line(envelope, form, event_type, &self.element.item)?
         }))
     }
 
-    fn whole_line(&self, envelope: &Envelope, form: Form) -> Bytes {
+    fn whole_line(&self, envelope: &Envelope, form: Form) -> Result<Bytes, Unwritable> {
         let line = || event_line(envelope, form, self.event_type, &self.element.item);
-        match form {
-            Form::Object => self.line.get_or_init(line).clone(),
-            // Short, and few ask for it.
-            Form::Metadata(_) => line(),
+        // Metadata is short, and few ask for it.
+        if form != Form::Object {
+            return line();
         }
+        if let Some(kept) = self.line.get() {
+            return Ok(kept.clone());
+        }
+        let line = line()?;
+        Ok(self.line.get_or_init(|| line).clone())
     }
 }
 
-fn event_line(envelope: &Envelope, form: Form, event_type: EventType, item: &Bytes) -> Bytes {
+fn event_line(
+    envelope: &Envelope,
+    form: Form,
+    event_type: EventType,
+    item: &Bytes,
+) -> Result<Bytes, Unwritable> {
     let mut line = BytesMut::with_capacity(form.room(item.len()));
-    write_event(&mut line, envelope, form, event_type, item);
-    line.freeze()
+    write_event(&mut line, envelope, form, event_type, item)?;
+    Ok(line.freeze())
 }
 
-/// Writes one line of a watch.
+/// Writes one line of a watch, or one frame.
 pub(super) fn write_event(
     to: &mut BytesMut,
     envelope: &Envelope,
     form: Form,
     event_type: EventType,
     item: &Bytes,
-) {
+) -> Result<(), Unwritable> {
+    let event_type = event_type.as_str();
+    if form.is_protobuf() {
+        return protobuf::event(to, event_type, |to| envelope.write_object(to, form, item));
+    }
     to.extend_from_slice(br#"{"type":""#);
-    to.extend_from_slice(event_type.as_str().as_bytes());
+    to.extend_from_slice(event_type.as_bytes());
     to.extend_from_slice(br#"","object":"#);
-    envelope.write_object(to, form, item);
+    envelope.write_object(to, form, item)?;
     to.extend_from_slice(b"}\n");
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The state that a watch begins with, as the lines of its first events.
+//! The state that a watch begins with, as the lines or frames of its first events.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 
 use super::change::{EventType, write_event};
 use super::{CHUNK_BYTES, STEP, Snapshot};
-use crate::form::Form;
+use crate::form::{Form, Unwritable};
 use crate::key_range::KeyRange;
 use crate::selector::BoundSelector;
 
@@ -32,8 +32,13 @@ impl InitialEvents {
 
     /// The next lines of those that are selected: `None` after the last; none in it, where none was selected of those that
     /// are looked at in one go.
-    pub fn next_chunk(&mut self, selector: &BoundSelector) -> Option<Bytes> {
-        let keys = self.keys.take()?;
+    ///
+    /// # Errors
+    /// The form has no words for one of them.
+    pub fn next_chunk(&mut self, selector: &BoundSelector) -> Result<Option<Bytes>, Unwritable> {
+        let Some(keys) = self.keys.take() else {
+            return Ok(None);
+        };
         let mut chunk = BytesMut::new();
         let mut last = None;
         for (looked_at, element) in self.snapshot.between(&keys).enumerate() {
@@ -46,9 +51,9 @@ impl InitialEvents {
             if selector.is_empty() || selector.matches(element) {
                 let envelope = &self.snapshot.envelope;
                 let item = &element.item;
-                write_event(&mut chunk, envelope, self.form, EventType::Added, item);
+                write_event(&mut chunk, envelope, self.form, EventType::Added, item)?;
             }
         }
-        Some(chunk.freeze())
+        Ok(Some(chunk.freeze()))
     }
 }

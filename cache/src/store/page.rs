@@ -13,7 +13,7 @@ use crate::key_range::KeyRange;
 use crate::selector::BoundSelector;
 
 /// Items written in one go: some ten microseconds each are less than a millisecond of a worker thread.
-const WRITE_STEP: usize = 32;
+pub(super) const WRITE_STEP: usize = 32;
 
 /// The items of a list, in order.
 #[derive(Debug)]

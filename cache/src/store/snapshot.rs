@@ -6,9 +6,11 @@ use bytes::{Bytes, BytesMut};
 use http::HeaderValue;
 use imbl::OrdMap;
 
+use super::page::WRITE_STEP;
 use super::{CHUNK_BYTES, Element, Page};
 use crate::envelope::Envelope;
-use crate::form::Form;
+use crate::form::{Form, Unwritable};
+use crate::metadata::protobuf;
 use crate::resource_version::ResourceVersion;
 use crate::selector::{BoundSelector, Selector};
 
@@ -90,22 +92,39 @@ impl Snapshot {
     }
 
     /// The body of a GET.
-    pub fn object(&self, element: &Element, form: Form) -> Bytes {
+    ///
+    /// # Errors
+    /// The form has no words for it.
+    pub fn object(&self, element: &Element, form: Form) -> Result<Bytes, Unwritable> {
         let mut body = BytesMut::with_capacity(form.room(element.item.len()));
-        self.envelope.write_object(&mut body, form, &element.item);
-        body.extend_from_slice(b"\n");
-        body.freeze()
+        self.envelope.write_object(&mut body, form, &element.item)?;
+        if !form.is_protobuf() {
+            body.extend_from_slice(b"\n");
+        }
+        Ok(body.freeze())
     }
 
     /// The body of a LIST at a version that this snapshot is the state at. `continue_token` is empty where no more follows.
-    pub fn list_body(
+    /// Protobuf has the length of the whole before the first object, so all of them are written once to know it; gives way to
+    /// other tasks meanwhile.
+    ///
+    /// # Errors
+    /// The form has no words for one of the objects.
+    pub async fn list_body(
         &self,
         page: Page,
         form: Form,
         resource_version: ResourceVersion,
         continue_token: &str,
-    ) -> ListBody {
-        let remaining = page.rest.and_then(|rest| rest.count);
+    ) -> Result<ListBody, Unwritable> {
+        let remaining = page.rest.as_ref().and_then(|rest| rest.count);
+        if let Form::ProtobufMetadata(version) = form {
+            let items = self.measure(&page, form).await?;
+            let (head, tail) =
+                protobuf::around_list(version, resource_version, continue_token, remaining, items);
+            let length = (head.len() + tail.len()) as u64 + items;
+            return Ok(self.body(page, form, (head, tail), length));
+        }
         let (mut head, mut tail) =
             self.envelope
                 .around_list(form, resource_version, continue_token, remaining);
@@ -116,8 +135,14 @@ impl Snapshot {
         }
         let commas = page.items.len().saturating_sub(1);
         let items: usize = page.items.iter().map(Bytes::len).sum();
+        let length = (head.len() + items + commas + tail.len()) as u64;
+        Ok(self.body(page, form, (head, tail), length))
+    }
+
+    fn body(&self, page: Page, form: Form, around: (Bytes, Bytes), length: u64) -> ListBody {
+        let (head, tail) = around;
         ListBody {
-            length: (head.len() + items + commas + tail.len()) as u64,
+            length,
             form,
             envelope: Arc::clone(&self.envelope),
             head: Some(head),
@@ -126,12 +151,27 @@ impl Snapshot {
             first: true,
         }
     }
+
+    /// Bytes that the objects of a page have in a form.
+    async fn measure(&self, page: &Page, form: Form) -> Result<u64, Unwritable> {
+        let mut all = 0;
+        let mut one = BytesMut::new();
+        for (at, item) in page.items.iter().enumerate() {
+            if at % WRITE_STEP == WRITE_STEP - 1 {
+                tokio::task::yield_now().await;
+            }
+            one.clear();
+            self.envelope.write_item(&mut one, form, item)?;
+            all += one.len() as u64;
+        }
+        Ok(all)
+    }
 }
 
 /// The body of a LIST as chunks of some 64 KiB.
 #[derive(Debug)]
 pub struct ListBody {
-    /// Bytes of the whole body, where its objects are written whole.
+    /// Bytes of the whole body; of metadata in JSON, so many at most.
     length: u64,
     form: Form,
     envelope: Arc<Envelope>,
@@ -144,7 +184,7 @@ pub struct ListBody {
 impl ListBody {
     /// Bytes of the whole body; `None` where that is known only when it is written.
     pub fn length(&self) -> Option<u64> {
-        (self.form == Form::Object).then_some(self.length)
+        (!matches!(self.form, Form::Metadata(_))).then_some(self.length)
     }
 }
 
@@ -163,10 +203,12 @@ impl Iterator for ListBody {
                 chunk.extend_from_slice(&self.tail.take()?);
                 break;
             };
-            if !std::mem::take(&mut self.first) {
+            if !std::mem::take(&mut self.first) && !self.form.is_protobuf() {
                 chunk.extend_from_slice(b",");
             }
-            self.envelope.write_item(&mut chunk, self.form, &item);
+            // JSON has words for all, and in protobuf it was written before.
+            let written = self.envelope.write_item(&mut chunk, self.form, &item);
+            debug_assert_eq!(written, Ok(()));
         }
         Some(chunk.freeze())
     }

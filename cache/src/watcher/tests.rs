@@ -11,6 +11,7 @@ use super::*;
 use crate::bookmark::BookmarkForm;
 use crate::fields::Fields;
 use crate::floor::Floor;
+use crate::form::MetaVersion;
 use crate::gvr::Gvr;
 use crate::informer::NotServable;
 use crate::object::ObjectHead;
@@ -392,4 +393,59 @@ async fn a_silent_server_is_told_until_it_is_heard_again() {
     assert_eq!(silent(&mut watcher), None);
     kind.put("n/a", 11);
     assert_eq!(told(&mut watcher), "+n/a@11");
+}
+
+#[tokio::test]
+async fn a_watch_in_protobuf_ends_before_an_object_that_it_has_no_words_for() {
+    let protobuf = Form::ProtobufMetadata(MetaVersion::V1);
+    // Bytes that are no text, which JSON has a mark for.
+    let odd = |version| Event::Applied(element("n/odd", version, r"\ufffd"));
+    let mut kind = Kind::listed(&["n/a"]);
+    let mut json = kind.watch(Some(10)).unwrap();
+    let mut binary = kind.watch(Some(10)).unwrap().written_as(protobuf);
+    kind.put("n/b", 12);
+    kind.apply([odd(13)]);
+    let tell = |watcher: &mut Watcher| watcher.tell(Waker::noop());
+    let Ok(Told::Lines(frame)) = tell(&mut binary) else {
+        panic!("the change before it is told");
+    };
+    let length = u32::from_be_bytes(frame[..4].try_into().unwrap());
+    assert_eq!(frame.len(), 4 + length as usize, "one frame");
+    assert!(
+        kind.watch(Some(12))
+            .unwrap()
+            .written_as(protobuf)
+            .is_writable()
+    );
+    assert_eq!(tell(&mut binary), Err(Ended));
+    assert_eq!(told(&mut json), "+n/b@12 +n/odd@13");
+    // Whoever begins it again would meet the same object.
+    assert!(
+        !kind
+            .watch(Some(12))
+            .unwrap()
+            .written_as(protobuf)
+            .is_writable()
+    );
+    assert!(kind.watch(Some(12)).unwrap().is_writable(), "JSON");
+
+    // So it is with the state that a watch begins with, until the next list.
+    kind.list(&["n/a"], 20);
+    assert!(
+        kind.watch(Some(20))
+            .unwrap()
+            .written_as(protobuf)
+            .is_writable()
+    );
+    kind.apply([odd(21)]);
+    let (watcher, held) = kind.informer.watch(GENERATION, ALL, None).unwrap();
+    let mut state = watcher.written_as(protobuf).beginning_with(held, false);
+    assert_eq!(tell(&mut state), Err(Ended));
+    assert!(
+        !kind
+            .watch(Some(21))
+            .unwrap()
+            .written_as(protobuf)
+            .is_writable()
+    );
 }

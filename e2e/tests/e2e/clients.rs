@@ -26,9 +26,9 @@ struct Reader {
 }
 
 impl Reader {
-    /// Protobuf and metadata are always live.
-    fn is_json(self) -> bool {
-        matches!(self.client, "dynamic" | "json")
+    /// Protobuf of objects is always live.
+    fn is_of_memory(self) -> bool {
+        matches!(self.client, "dynamic" | "json" | "metadata")
     }
 
     async fn start(self, when: &str, endpoint: Endpoint<'_>) -> Observer {
@@ -114,7 +114,7 @@ async fn check(readers: &[Reader]) {
         let what = observer.what.clone();
         let lines = observer.end().await;
         report(&what, reader.check(&lines, &truth));
-        if reader.is_json() {
+        if reader.is_of_memory() {
             check_hits(&what, &lines);
         }
     }

@@ -41,6 +41,7 @@ mod never_the_past;
 mod outage;
 mod pages;
 mod pair;
+mod protobuf;
 mod reads;
 mod reflector;
 mod refresh;

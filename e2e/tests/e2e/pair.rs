@@ -12,6 +12,8 @@ use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 
+use crate::protobuf;
+
 /// The two ways to one cluster. The proxy is the test's own; the cluster may be shared.
 pub(crate) struct Pair {
     pub(crate) direct: Client,
@@ -138,6 +140,10 @@ fn inflated(answer: &Answer) -> Answer {
 
 /// The body with `?` for the version and the continue token in the list's own metadata.
 fn without_list_version(answer: &Answer) -> String {
+    let content_type = answer.headers.get("content-type");
+    if content_type.is_some_and(|it| protobuf::is_protobuf(it.as_bytes())) {
+        return protobuf::without_list_version(&answer.body);
+    }
     let text = answer.text();
     let Ok(list) = answer.json() else { return text };
     // A list of metadata without any has `null`.

@@ -319,9 +319,11 @@ fn what_memory_can_write_comes_from_it() {
     };
     let json = |pretty| written(Form::Object, pretty);
     let metadata = || written(Form::Metadata(MetaVersion::V1), false);
+    let in_protobuf = || written(Form::ProtobufMetadata(MetaVersion::V1), false);
     let as_one = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
     let as_list = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
     let typed = "application/vnd.kubernetes.protobuf,application/json";
+    let lists = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
     for (target, name, value, expected) in [
         (LIST, "accept", "application/json", json(false)),
         (LIST, "accept", "application/json;pretty=1", json(true)),
@@ -338,6 +340,9 @@ fn what_memory_can_write_comes_from_it() {
         (LIST, "accept", as_one, Err(LiveReason::Representation)),
         (ONE, "accept", as_one, metadata()),
         (ONE, "accept", as_list, Err(LiveReason::Representation)),
+        (LIST, "accept", lists, in_protobuf()),
+        (CUSTOM, "accept", lists, in_protobuf()),
+        (ONE, "accept", lists, Err(LiveReason::Representation)),
         (LIST, "accept", typed, Err(LiveReason::Representation)),
         (CUSTOM, "accept", typed, json(false)),
     ] {

@@ -29,6 +29,7 @@ use crate::memory::{scope, snapshot};
 use crate::request_info::{ResourcePath, Verb};
 use crate::status;
 use crate::watch::{self, NotBegun, one_line};
+use crate::writing::JSON;
 
 /// There is no server that could fall silent.
 const NO_GRACE: Duration = Duration::ZERO;
@@ -65,6 +66,7 @@ impl FleetApi {
                     Form::Object => {
                         let page = self.shown(page, |object| object.to_json()).await;
                         let list = snapshot.list_body(page, CacheForm::Object, at, &token);
+                        let list = list.await.map_err(|_| Error::Internal)?;
                         return Ok(respond(list, representation.pretty));
                     }
                     Form::Metadata(_) => {
@@ -167,7 +169,7 @@ impl FleetApi {
         representation: Representation,
     ) -> Result<Response<Body>, Error> {
         let Some(asked) = options::watch(query)? else {
-            return Ok(from_memory(empty(), None, &[]));
+            return Ok(from_memory(empty(), JSON, None, &[]));
         };
         let written = match representation.form {
             Form::Object => Written::Object,
@@ -181,7 +183,7 @@ impl FleetApi {
                 Lines::new(lines, written, Arc::clone(&self.clusters)).boxed_unsync()
             }
         };
-        Ok(from_memory(body, None, &[]))
+        Ok(from_memory(body, JSON, None, &[]))
     }
 
     /// Begins a watch, or gives the event that it ends with at once.
@@ -239,7 +241,7 @@ fn respond(chunks: impl Iterator<Item = Bytes> + Send + 'static, pretty: bool) -
             _ => (pieces(chunks.into_iter()), Some(length)),
         }
     };
-    let mut response = from_memory(body, None, &[]);
+    let mut response = from_memory(body, JSON, None, &[]);
     if let Some(length) = length {
         response.headers_mut().insert(CONTENT_LENGTH, length.into());
     }

@@ -279,3 +279,17 @@ fn the_last_known_state_is_told_with_its_time() {
         r#"299 - "cluster \"a\" is not connected since 2023-11-14T22:13:20Z; this is its last known state, which may be stale""#
     );
 }
+
+#[test]
+fn a_version_that_is_over_is_told_in_protobuf_too() {
+    let frame = too_old_frame(
+        ResourceVersion::from_number(1),
+        ResourceVersion::from_number(241),
+    );
+    // As kube-apiserver 1.36 told it.
+    let expected = b"\0\0\0\x63\x0a\x05ERROR\x12\x5a\x0a\x58k8s\0\x0a\x0c\x0a\x02v1\x12\x06Status\x12\x40\x0a\x06\x0a\0\x12\0\x1a\0\x12\x07Failure\x1a\x21too old resource version: 1 (241)\x22\x07Expired\x30\x9a\x03\x1a\0\x22\0";
+    assert_eq!(
+        frame.escape_ascii().to_string(),
+        expected.escape_ascii().to_string()
+    );
+}

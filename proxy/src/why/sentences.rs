@@ -95,8 +95,8 @@ pub(super) fn sentence(reason: LiveReason) -> &'static str {
         }
         LiveReason::Refused(refusal) => refused(refusal),
         LiveReason::Representation => {
-            "It asks for something other than JSON, such as a Table, protobuf or YAML. Ask with `Accept: application/json`: \
-             `kubectl get -o json` does."
+            "It asks for something that memory cannot write, such as a Table, YAML or objects in protobuf; or for metadata in \
+             protobuf where JSON does not tell all of it. Ask with `Accept: application/json`: `kubectl get -o json` does."
         }
         LiveReason::ResourceVersion => {
             "It asks for a resourceVersion that memory has not reached or cannot answer for: one of the future, an exact one \

@@ -140,6 +140,7 @@ fn accepts() -> Pool {
             "application/yaml",
             "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json",
             "application/vnd.kubernetes.protobuf,application/json",
+            "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json",
             "text/html",
         ],
     )

@@ -62,6 +62,18 @@ pub(super) fn rows() -> Vec<Row> {
             false,
             "application/yaml;q=0.1,*/*;as=PartialObjectMetadata;v=v1beta1;g=meta.k8s.io",
         ),
+        (
+            true,
+            "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json",
+        ),
+        (
+            true,
+            "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1beta1",
+        ),
+        (
+            false,
+            "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1;pretty=1",
+        ),
     ] {
         for (path, is_list) in [
             (CONFIGMAPS.to_owned(), true),

@@ -142,6 +142,14 @@ pub(super) fn representations() -> Vec<Row> {
             true,
         ),
         (
+            "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
+            true,
+        ),
+        (
+            "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;v=v1beta1;g=meta.k8s.io,application/json",
+            true,
+        ),
+        (
             "application/json;as=Foo;v=v1;g=meta.k8s.io,application/json",
             true,
         ),
@@ -157,8 +165,10 @@ pub(super) fn representations() -> Vec<Row> {
             let hit = hit || path == WIDGETS && accept.ends_with("protobuf,application/json");
             let script = row("accept", path, query, hit);
             let table_with_ages = path == WIDGETS && accept.contains("Table");
-            let refused =
-                path == WIDGETS && accept.contains("protobuf") && !accept.contains("json");
+            let refused = path == WIDGETS
+                && accept.starts_with("application/vnd.kubernetes.protobuf")
+                && !accept.contains("json")
+                && !accept.contains("as=");
             if !table_with_ages && !refused {
                 rows.push(script.with("accept", accept));
             }
@@ -172,6 +182,7 @@ pub(super) fn representations() -> Vec<Row> {
         "application/*",
         "application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io",
         "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
+        "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
         "application/json;as=Table;v=v1;g=meta.k8s.io, application/yaml",
         "application/json;q=0.1, application/yaml;q=0.9",
         "application/yaml, application/json",
@@ -196,6 +207,7 @@ pub(super) fn representations() -> Vec<Row> {
     );
     for accept in [
         "application/vnd.kubernetes.protobuf",
+        "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
         "application/json;as=Table;v=v1;g=meta.k8s.io",
     ] {
         rows.push(
