@@ -49,6 +49,7 @@ pub mod reload;
 pub mod request_info;
 mod review_line;
 mod reviewer;
+mod sent;
 pub mod serving_kubeconfig;
 pub mod shares;
 pub mod sources;

@@ -19,12 +19,13 @@ use hyper::body::{Body as HttpBody, Frame};
 use tokio::time::{Instant, Sleep};
 
 use crate::body::{Body, BoxError};
-use crate::cached::{TURN_BYTES, from_memory};
+use crate::cached::from_memory;
 use crate::decision::watch::{Begin, CachedWatch};
 use crate::decision::{self, LiveReason};
 use crate::memory::{Reader, scope, snapshot, young_enough};
 use crate::rarely::Rarely;
 use crate::request_info::ResourcePath;
+use crate::sent::TURN_BYTES;
 use crate::status;
 
 /// A watch that does not say when it is to end lasts this long, and as much again at random: kube-apiserver's

@@ -10,9 +10,9 @@ use sha2::{Digest as _, Sha512};
 
 use super::{GROUP, KIND, RESOURCE, SHORT_NAME, VERBS, VERSION, openapi};
 use crate::body::{Body, empty};
-use crate::cached::{indented, whole};
 use crate::negotiation::{Clause, clauses};
 use crate::query::query_pairs;
+use crate::sent::{indented, whole};
 
 /// How clients since Kubernetes 1.30 ask for all of discovery at once.
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::object::seconds;
 use crate::body::Body;
-use crate::cached::{indented, whole};
+use crate::sent::{indented, whole};
 use crate::status::as_go_writes;
 
 /// Where it is posted, without slashes at the ends.
