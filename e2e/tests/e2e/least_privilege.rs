@@ -180,20 +180,25 @@ async fn the_role_that_is_printed_is_enough_and_nothing_of_it_is_too_much() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// Makes a service account for the proxy, and returns a token of it.
+async fn account_token(admin: &Client, namespace: &str) -> String {
+    let accounts = format!("/api/v1/namespaces/{namespace}/serviceaccounts");
+    let account =
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "proxy"}});
+    create(admin, &accounts, account).await;
+    let request =
+        json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
+    let token = create(admin, &format!("{accounts}/proxy/token"), request).await;
+    token["status"]["token"].as_str().unwrap().to_owned()
+}
+
 /// A service account of its own is bound to the role, as the manual says, with some names in it.
 #[tokio::test]
 async fn who_may_not_be_impersonated_is_shown_only_what_is_in_memory() {
     let cluster = control_plane().await;
     let admin = cluster.client().unwrap();
     let namespace = cluster.namespace("narrow").await.unwrap();
-    let accounts = format!("/api/v1/namespaces/{namespace}/serviceaccounts");
-    let account =
-        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "proxy"}});
-    create(&admin, &accounts, account).await;
-    let request =
-        json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
-    let token = create(&admin, &format!("{accounts}/proxy/token"), request).await;
-    let token = token["status"]["token"].as_str().unwrap();
+    let token = account_token(&admin, &namespace).await;
 
     let role = cluster_role(&["--resources", "configmaps"]).await.unwrap();
     let kubectl = cluster.kubectl().await.unwrap();
@@ -230,7 +235,7 @@ async fn who_may_not_be_impersonated_is_shown_only_what_is_in_memory() {
 
     let files = tempfile::tempdir().unwrap();
     let mut endpoint = cluster.context(User::Admin).unwrap();
-    endpoint.credential = Credential::Token(token.to_owned());
+    endpoint.credential = Credential::Token(token);
     let path = kubeconfig::write(&files.path().join("kubeconfig"), &[endpoint]).unwrap();
     let tokens = files.path().join("tokens.csv");
     std::fs::write(&tokens, "alice-token,alice,2,developers\nbob-token,bob,3\n").unwrap();

@@ -10,15 +10,9 @@ async fn a_role_that_nobody_has_bound_is_told_when_the_first_user_asks() {
     let cluster = control_plane().await;
     let admin = cluster.client().unwrap();
     let namespace = cluster.namespace("unbound").await.unwrap();
-    let accounts = format!("/api/v1/namespaces/{namespace}/serviceaccounts");
-    let account =
-        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "proxy"}});
-    create(&admin, &accounts, account).await;
-    let request =
-        json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
-    let token = create(&admin, &format!("{accounts}/proxy/token"), request).await;
+    let token = account_token(&admin, &namespace).await;
     let mut endpoint = cluster.context(User::Admin).unwrap();
-    endpoint.credential = Credential::Token(token["status"]["token"].as_str().unwrap().to_owned());
+    endpoint.credential = Credential::Token(token);
 
     let files = tempfile::tempdir().unwrap();
     let file = |name: &str| files.path().join(name);
