@@ -17,6 +17,7 @@ use crate::form::{Form, Unwritable};
 use crate::metadata::{self, protobuf};
 use crate::object::ListHead;
 use crate::resource_version::ResourceVersion;
+use crate::store::Element;
 
 /// Why a LIST answer's form was not learned.
 #[derive(Debug, thiserror::Error)]
@@ -267,15 +268,16 @@ impl Envelope {
         &self,
         to: &mut BytesMut,
         form: Form,
-        item: &[u8],
+        element: &Element,
     ) -> Result<(), Unwritable> {
+        let item = &element.item;
         match (form, self.order) {
             (Form::Object, _) => to.put_slice(item),
             (Form::Metadata(version), KeyOrder::Struct) => {
-                metadata::write_built_in(to, version, item);
+                metadata::write_built_in(to, version, item)?;
             }
             (Form::Metadata(version), KeyOrder::Alphabetical) => {
-                metadata::write_custom(to, version, item);
+                metadata::write_custom(to, version, item)?;
             }
             (Form::ProtobufMetadata(version), _) => {
                 protobuf::write_item(to, version, self.metadata(item)?)?;
@@ -289,8 +291,9 @@ impl Envelope {
         &self,
         to: &mut BytesMut,
         form: Form,
-        item: &[u8],
+        element: &Element,
     ) -> Result<(), Unwritable> {
+        let item = &element.item;
         match form {
             Form::Object if !self.object_prefix.is_empty() => {
                 to.put_slice(&self.object_prefix);
@@ -301,7 +304,7 @@ impl Envelope {
                 protobuf::write_object(to, version, self.metadata(item)?)
             }
             // Metadata carries its type in JSON lists too.
-            Form::Object | Form::Metadata(_) => self.write_item(to, form, item),
+            Form::Object | Form::Metadata(_) => self.write_item(to, form, element),
         }
     }
 
@@ -339,6 +342,7 @@ impl Envelope {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::object::ObjectHead;
 
     #[test]
     fn a_built_in_list_is_learned_and_given_back() {
@@ -362,13 +366,16 @@ mod tests {
         );
         assert_eq!(tail, "]}\n");
 
-        let object = br#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"b"}}"#;
+        let object =
+            br#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"b","resourceVersion":"7"}}"#;
         let item = learned.envelope.item_from_object(object).unwrap();
-        assert_eq!(item, r#"{"metadata":{"name":"b"}}"#);
+        assert_eq!(item, r#"{"metadata":{"name":"b","resourceVersion":"7"}}"#);
+        let head = ObjectHead::parse(object).unwrap();
+        let element = Element::new(&head.metadata, object, item).unwrap();
         let mut whole = BytesMut::new();
         learned
             .envelope
-            .write_object(&mut whole, Form::Object, &item)
+            .write_object(&mut whole, Form::Object, &element)
             .unwrap();
         assert_eq!(whole, object[..]);
         assert!(

@@ -10,15 +10,21 @@ use bytes::{BufMut as _, BytesMut};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::form::MetaVersion;
+use crate::form::{MetaVersion, Unwritable};
 
 pub(crate) mod protobuf;
 
 /// Writes an item of a built-in kind, whose metadata comes first.
-pub(crate) fn write_built_in(to: &mut BytesMut, version: MetaVersion, item: &[u8]) {
+pub(crate) fn write_built_in(
+    to: &mut BytesMut,
+    version: MetaVersion,
+    item: &[u8],
+) -> Result<(), Unwritable> {
+    let metadata = of_built_in(item).ok_or(Unwritable)?;
     begin(to, version);
-    to.put_slice(of_built_in(item).map_or("{}", RawValue::get).as_bytes());
+    to.put_slice(metadata.get().as_bytes());
     to.put_slice(b"}");
+    Ok(())
 }
 
 /// What an item of a built-in kind has as its metadata.
@@ -41,11 +47,13 @@ pub(crate) fn of_custom(item: &[u8]) -> Option<&RawValue> {
 }
 
 /// Writes a custom resource.
-pub(crate) fn write_custom(to: &mut BytesMut, version: MetaVersion, item: &[u8]) {
-    let metadata = of_custom(item).map(RawValue::get);
-    let keys: Keys<'_> = metadata
-        .and_then(|metadata| serde_json::from_str(metadata).ok())
-        .unwrap_or_default();
+pub(crate) fn write_custom(
+    to: &mut BytesMut,
+    version: MetaVersion,
+    item: &[u8],
+) -> Result<(), Unwritable> {
+    let metadata = of_custom(item).ok_or(Unwritable)?;
+    let keys: Keys<'_> = serde_json::from_str(metadata.get()).map_err(|_| Unwritable)?;
     begin(to, version);
     write_in_order(to, &OBJECT_META, &keys, |to, key, value| match key {
         "managedFields" => write_each(to, value, &MANAGED_FIELDS_ENTRY),
@@ -53,6 +61,7 @@ pub(crate) fn write_custom(to: &mut BytesMut, version: MetaVersion, item: &[u8])
         _ => to.put_slice(value.get().as_bytes()),
     });
     to.put_slice(b"}");
+    Ok(())
 }
 
 /// An object's keys and their values, unread.
@@ -148,9 +157,11 @@ fn is_empty(value: &RawValue) -> bool {
 mod tests {
     use super::*;
 
-    fn check(write: fn(&mut BytesMut, MetaVersion, &[u8]), item: &str) -> String {
+    type Write = fn(&mut BytesMut, MetaVersion, &[u8]) -> Result<(), Unwritable>;
+
+    fn check(write: Write, item: &str) -> String {
         let mut written = BytesMut::new();
-        write(&mut written, MetaVersion::V1, item.as_bytes());
+        write(&mut written, MetaVersion::V1, item.as_bytes()).unwrap();
         let prefix =
             "{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"meta.k8s.io/v1\",\"metadata\":";
         let written = String::from_utf8(written.to_vec()).unwrap();
@@ -189,17 +200,23 @@ mod tests {
             r#""fieldsType":"FieldsV1","fieldsV1":{"f:spec":{}},"subresource":"status"}]}"#
         );
         assert_eq!(check(write_custom, item), expected);
-        assert_eq!(
-            check(write_custom, r#"{"apiVersion":"v1","kind":"W"}"#),
-            "{}"
-        );
     }
 
     #[test]
-    fn what_is_no_object_is_written_as_one_without_metadata() {
-        for item in ["", "[", "{\"metadata\":", "{\"metadata\":{\"a\"", "\u{0}"] {
-            assert_eq!(check(write_built_in, item), "{}");
-            assert_eq!(check(write_custom, item), "{}");
+    fn what_has_no_metadata_cannot_be_written() {
+        for item in [
+            "",
+            "[",
+            "{\"metadata\":",
+            "{\"metadata\":{\"a\"",
+            "\u{0}",
+            r#"{"apiVersion":"v1","kind":"W"}"#,
+        ] {
+            for write in [write_built_in, write_custom] {
+                let mut nowhere = BytesMut::new();
+                let written = write(&mut nowhere, MetaVersion::V1, item.as_bytes());
+                assert_eq!((written, &nowhere[..]), (Err(Unwritable), &b""[..]));
+            }
         }
     }
 }

@@ -140,15 +140,15 @@ impl Change {
         Ok(Some(if event_type == self.event_type {
             self.whole_line(envelope, form)?
         } else if let Some(left) = self.previous.as_ref().filter(|_| !after) {
-            let item = left.item_at(self.resource_version());
-            event_line(envelope, form, event_type, &item)?
+            let left = left.at(self.resource_version());
+            event_line(envelope, form, event_type, &left)?
         } else {
-            event_line(envelope, form, event_type, &self.element.item)?
+            event_line(envelope, form, event_type, &self.element)?
         }))
     }
 
     fn whole_line(&self, envelope: &Envelope, form: Form) -> Result<Bytes, Unwritable> {
-        let line = || event_line(envelope, form, self.event_type, &self.element.item);
+        let line = || event_line(envelope, form, self.event_type, &self.element);
         // Metadata is short, and few ask for it.
         if form != Form::Object {
             return line();
@@ -165,10 +165,10 @@ fn event_line(
     envelope: &Envelope,
     form: Form,
     event_type: EventType,
-    item: &Bytes,
+    element: &Element,
 ) -> Result<Bytes, Unwritable> {
-    let mut line = BytesMut::with_capacity(form.room(item.len()));
-    write_event(&mut line, envelope, form, event_type, item)?;
+    let mut line = BytesMut::with_capacity(form.room(element.item.len()));
+    write_event(&mut line, envelope, form, event_type, element)?;
     Ok(line.freeze())
 }
 
@@ -178,16 +178,18 @@ pub(super) fn write_event(
     envelope: &Envelope,
     form: Form,
     event_type: EventType,
-    item: &Bytes,
+    element: &Element,
 ) -> Result<(), Unwritable> {
     let event_type = event_type.as_str();
     if form.is_protobuf() {
-        return protobuf::event(to, event_type, |to| envelope.write_object(to, form, item));
+        return protobuf::event(to, event_type, |to| {
+            envelope.write_object(to, form, element)
+        });
     }
     to.extend_from_slice(br#"{"type":""#);
     to.extend_from_slice(event_type.as_bytes());
     to.extend_from_slice(br#"","object":"#);
-    envelope.write_object(to, form, item)?;
+    envelope.write_object(to, form, element)?;
     to.extend_from_slice(b"}\n");
     Ok(())
 }

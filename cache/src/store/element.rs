@@ -15,7 +15,7 @@ use crate::resource_version::ResourceVersion;
 const ELEMENT_OVERHEAD: usize = 250;
 
 /// One object, in list-item form.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Element {
     /// `namespace/name`, or the name where cluster-scoped: the order of a LIST is the order of these bytes.
     pub key: Arc<str>,
@@ -92,15 +92,22 @@ impl Element {
         rest.is_some_and(|rest| rest.starts_with('/'))
     }
 
-    /// Its list-item form with another version in the place of its own.
-    pub(super) fn item_at(&self, version: ResourceVersion) -> Bytes {
+    /// The same object with another version in the place of its own.
+    pub(super) fn at(&self, version: ResourceVersion) -> Self {
         let (before, after) = (
             &self.item[..self.version.start as usize],
             &self.item[self.version.end as usize..],
         );
-        [before, version.to_string().as_bytes(), after]
-            .concat()
-            .into()
+        let item = [before, version.to_string().as_bytes(), after].concat();
+        self.with_item(item.into())
+    }
+
+    /// The same object written otherwise.
+    pub(super) fn with_item(&self, item: Bytes) -> Self {
+        Self {
+            item,
+            ..self.clone()
+        }
     }
 
     pub(super) fn bytes(&self) -> usize {

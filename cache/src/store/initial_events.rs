@@ -50,8 +50,7 @@ impl InitialEvents {
             last = Some(&element.key);
             if selector.is_empty() || selector.matches(element) {
                 let envelope = &self.snapshot.envelope;
-                let item = &element.item;
-                write_event(&mut chunk, envelope, self.form, EventType::Added, item)?;
+                write_event(&mut chunk, envelope, self.form, EventType::Added, element)?;
             }
         }
         Ok(Some(chunk.freeze()))

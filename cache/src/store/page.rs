@@ -18,7 +18,7 @@ pub(super) const WRITE_STEP: usize = 32;
 /// The items of a list, in order.
 #[derive(Debug)]
 pub struct Page {
-    pub(super) items: Vec<Bytes>,
+    pub(super) items: Vec<Arc<Element>>,
     /// What follows them; `None` where nothing does.
     pub rest: Option<Rest>,
     /// Whether it has as many items as the limit.
@@ -28,11 +28,11 @@ pub struct Page {
 impl Page {
     /// The same page with its items written otherwise. Gives way to other tasks on its way.
     pub async fn map_items(mut self, mut write: impl FnMut(&Bytes) -> Bytes) -> Self {
-        for (at, item) in self.items.iter_mut().enumerate() {
+        for (at, element) in self.items.iter_mut().enumerate() {
             if at % WRITE_STEP == WRITE_STEP - 1 {
                 tokio::task::yield_now().await;
             }
-            *item = write(item);
+            *element = Arc::new(element.with_item(write(&element.item)));
         }
         self
     }
@@ -43,8 +43,8 @@ impl Page {
     }
 
     /// The items, in order.
-    pub fn into_items(self) -> Vec<Bytes> {
-        self.items
+    pub fn items(&self) -> impl Iterator<Item = &Bytes> {
+        self.items.iter().map(|element| &element.item)
     }
 }
 
@@ -95,7 +95,7 @@ impl Snapshot {
                     break;
                 }
             } else if all || selector.matches(element) {
-                page.items.push(element.item.clone());
+                page.items.push(Arc::clone(element));
                 last = Some(element);
             }
         }
@@ -198,7 +198,7 @@ mod tests {
             for _ in 0..=keys.len() {
                 let next = page(from.as_deref(), Some(limit));
                 prop_assert_eq!(next.is_full, next.items.len() == limit);
-                items.extend(next.items);
+                items.extend(next.items().cloned());
                 let Some(rest) = next.rest else { break };
                 prop_assert_eq!(items.len() % limit, 0);
                 let follow = listed.iter().filter(|key| key.as_str() > &*rest.after).count();
@@ -206,7 +206,7 @@ mod tests {
                 prop_assert_eq!(rest.count, labels.is_empty().then_some(follow as u64));
                 from = Some(format!("{}\0", rest.after));
             }
-            prop_assert_eq!(&items, &whole.items);
+            prop_assert!(items.iter().eq(whole.items()));
             let selected = listed.iter().filter(|key| {
                 let name: u8 = key.rsplit('p').next().unwrap().parse().unwrap();
                 labels.is_empty() || labels == format!("odd={}", name % 2)

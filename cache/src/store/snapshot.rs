@@ -97,7 +97,7 @@ impl Snapshot {
     /// The form has no words for it.
     pub fn object(&self, element: &Element, form: Form) -> Result<Bytes, Unwritable> {
         let mut body = BytesMut::with_capacity(form.room(element.item.len()));
-        self.envelope.write_object(&mut body, form, &element.item)?;
+        self.envelope.write_object(&mut body, form, element)?;
         if !form.is_protobuf() {
             body.extend_from_slice(b"\n");
         }
@@ -134,7 +134,7 @@ impl Snapshot {
             (head, tail) = (list.into(), tail.slice(1..));
         }
         let commas = page.items.len().saturating_sub(1);
-        let items: usize = page.items.iter().map(Bytes::len).sum();
+        let items: usize = page.items().map(Bytes::len).sum();
         let length = (head.len() + items + commas + tail.len()) as u64;
         Ok(self.body(page, form, (head, tail), length))
     }
@@ -156,12 +156,12 @@ impl Snapshot {
     async fn measure(&self, page: &Page, form: Form) -> Result<u64, Unwritable> {
         let mut all = 0;
         let mut one = BytesMut::new();
-        for (at, item) in page.items.iter().enumerate() {
+        for (at, element) in page.items.iter().enumerate() {
             if at % WRITE_STEP == WRITE_STEP - 1 {
                 tokio::task::yield_now().await;
             }
             one.clear();
-            self.envelope.write_item(&mut one, form, item)?;
+            self.envelope.write_item(&mut one, form, element)?;
             all += one.len() as u64;
         }
         Ok(all)
@@ -177,7 +177,7 @@ pub struct ListBody {
     envelope: Arc<Envelope>,
     head: Option<Bytes>,
     tail: Option<Bytes>,
-    items: std::vec::IntoIter<Bytes>,
+    items: std::vec::IntoIter<Arc<Element>>,
     first: bool,
 }
 
@@ -199,7 +199,7 @@ impl Iterator for ListBody {
             chunk.extend_from_slice(&head);
         }
         while chunk.len() < CHUNK_BYTES {
-            let Some(item) = self.items.next() else {
+            let Some(element) = self.items.next() else {
                 chunk.extend_from_slice(&self.tail.take()?);
                 break;
             };
@@ -207,7 +207,7 @@ impl Iterator for ListBody {
                 chunk.extend_from_slice(b",");
             }
             // JSON has words for all, and in protobuf it was written before.
-            let written = self.envelope.write_item(&mut chunk, self.form, &item);
+            let written = self.envelope.write_item(&mut chunk, self.form, &element);
             debug_assert_eq!(written, Ok(()));
         }
         Some(chunk.freeze())

@@ -128,11 +128,11 @@ impl FleetApi {
             Form::Object => unreachable!("objects are written by their envelope"),
         };
         let mut chunks = vec![head];
-        for (at, item) in items.into_items().into_iter().enumerate() {
+        for (at, item) in items.items().enumerate() {
             if at > 0 {
                 chunks.push(Bytes::from_static(b","));
             }
-            chunks.push(item);
+            chunks.push(item.clone());
         }
         chunks.extend([tail, Bytes::from_static(b"\n")]);
         chunks
