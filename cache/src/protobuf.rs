@@ -5,11 +5,13 @@
 
 use bytes::{BufMut as _, BytesMut};
 
+pub mod read;
+
 /// What every object begins with.
-const MAGIC: &[u8] = b"k8s\0";
+pub const MAGIC: &[u8] = b"k8s\0";
 
 /// `contentEncoding` and `contentType` of a `runtime.Unknown`, which the server writes empty.
-const CONTENT: &[u8] = &[0x1a, 0, 0x22, 0];
+pub(crate) const CONTENT: &[u8] = &[0x1a, 0, 0x22, 0];
 
 /// The field of a `runtime.Unknown` that has the message of an object's kind.
 const RAW: u32 = 2;
@@ -66,7 +68,8 @@ pub(crate) fn around_object(api_version: &str, kind: &str, raw: u64) -> (BytesMu
     (head, CONTENT.into())
 }
 
-fn begin_object(to: &mut BytesMut, api_version: &str, kind: &str) {
+/// Writes what stands before the raw bytes of an object.
+pub(crate) fn begin_object(to: &mut BytesMut, api_version: &str, kind: &str) {
     to.put_slice(MAGIC);
     message(to, 1, |to| {
         text(to, 1, api_version);
@@ -85,6 +88,13 @@ pub fn event<R>(to: &mut BytesMut, event_type: &str, write: impl FnOnce(&mut Byt
     // An object is a few megabytes at most.
     to[start..start + 4].copy_from_slice(&(length as u32).to_be_bytes());
     result
+}
+
+/// Bytes that text, bytes or a message of so many take as a field of a number below 16.
+pub(crate) fn room(length: usize) -> u64 {
+    let length = length as u64;
+    let bits = u64::from(64 - (length | 1).leading_zeros());
+    1 + bits.div_ceil(7) + length
 }
 
 fn tag(to: &mut BytesMut, field: u32, wire_type: u32) {
@@ -115,6 +125,11 @@ mod tests {
             let mut written = BytesMut::new();
             number(&mut written, 1, value);
             assert_eq!(written, bytes, "{value}");
+        }
+        for length in [0, 1, 127, 128, 16_383, 16_384, 70_000] {
+            let mut written = BytesMut::new();
+            text(&mut written, 2, vec![b'x'; length]);
+            assert_eq!(room(length), written.len() as u64, "{length}");
         }
         let mut written = BytesMut::new();
         text(&mut written, 17, "ab");

@@ -3,11 +3,11 @@
 //! A body is `k8s\0` and a `runtime.Unknown`, whose raw bytes are the object; `ObjectMeta` is field 1 of every built-in
 //! kind. Field numbers are those of `generated.proto` in apimachinery.
 
+use fleetcache_cache::protobuf::MAGIC;
+use fleetcache_cache::protobuf::read::{Fields, Value};
 use fleetcache_cache::resource_version::ResourceVersion;
 
 use crate::answer::{Answer, deletion, success};
-
-const MAGIC: &[u8] = b"k8s\0";
 
 /// Reads the answer to a request about one object; `None` where it cannot be read.
 pub fn read_answer(bytes: &[u8]) -> Option<Answer> {
@@ -21,8 +21,9 @@ pub fn read_answer(bytes: &[u8]) -> Option<Answer> {
     }
     let meta = bytes_of(raw, 1)?.unwrap_or_default();
     let (mut begun, mut grace, mut kept_by) = (false, 0, 0);
-    for field in Fields(meta) {
-        match field? {
+    for field in Fields::of(meta) {
+        let field = field.ok()?;
+        match (field.number, field.value) {
             (9, _) => begun = true,
             (10, Value::Number(seconds)) => grace = i64::try_from(seconds).unwrap_or(i64::MAX),
             (14, _) => kept_by += 1,
@@ -31,7 +32,7 @@ pub fn read_answer(bytes: &[u8]) -> Option<Answer> {
     }
     if kind == "Namespace" {
         // NamespaceSpec is field 2, its only field the finalizers.
-        kept_by += Fields(bytes_of(raw, 2)?.unwrap_or_default()).count();
+        kept_by += Fields::of(bytes_of(raw, 2)?.unwrap_or_default()).count();
     }
     let name = text(meta, 1)?;
     (!name.is_empty()).then_some(())?;
@@ -54,8 +55,9 @@ fn kind_and_object(bytes: &[u8]) -> Option<(&str, &[u8])> {
     let unknown = bytes.strip_prefix(MAGIC)?;
     let mut kind = "";
     let mut raw: &[u8] = &[];
-    for field in Fields(unknown) {
-        match field? {
+    for field in Fields::of(unknown) {
+        let field = field.ok()?;
+        match (field.number, field.value) {
             (1, Value::Bytes(type_meta)) => kind = text(type_meta, 2)?,
             (2, Value::Bytes(object)) => raw = object,
             _ => {}
@@ -68,9 +70,10 @@ fn kind_and_object(bytes: &[u8]) -> Option<(&str, &[u8])> {
 #[expect(clippy::option_option, reason = "malformed and absent are told apart")]
 fn bytes_of(message: &[u8], number: u64) -> Option<Option<&[u8]>> {
     let mut found = None;
-    for field in Fields(message) {
-        if let (at, Value::Bytes(bytes)) = field?
-            && at == number
+    for field in Fields::of(message) {
+        let field = field.ok()?;
+        if let Value::Bytes(bytes) = field.value
+            && field.number == number
         {
             found = Some(bytes);
         }
@@ -80,66 +83,6 @@ fn bytes_of(message: &[u8], number: u64) -> Option<Option<&[u8]>> {
 
 fn text(message: &[u8], number: u64) -> Option<&str> {
     std::str::from_utf8(bytes_of(message, number)?.unwrap_or_default()).ok()
-}
-
-#[derive(Debug)]
-enum Value<'a> {
-    Number(u64),
-    Bytes(&'a [u8]),
-    Fixed,
-}
-
-/// The fields of a message; ends with a `None` item where it is malformed.
-struct Fields<'a>(&'a [u8]);
-
-impl<'a> Iterator for Fields<'a> {
-    type Item = Option<(u64, Value<'a>)>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.0.is_empty() {
-            return None;
-        }
-        let field = self.field();
-        if field.is_none() {
-            self.0 = &[];
-        }
-        Some(field)
-    }
-}
-
-impl<'a> Fields<'a> {
-    fn field(&mut self) -> Option<(u64, Value<'a>)> {
-        let tag = self.varint()?;
-        let value = match tag & 7 {
-            0 => Value::Number(self.varint()?),
-            1 => self.take(8).map(|_| Value::Fixed)?,
-            2 => {
-                let length = usize::try_from(self.varint()?).ok()?;
-                Value::Bytes(self.take(length)?)
-            }
-            5 => self.take(4).map(|_| Value::Fixed)?,
-            _ => return None,
-        };
-        Some((tag >> 3, value))
-    }
-
-    fn varint(&mut self) -> Option<u64> {
-        let mut number = 0_u64;
-        for shift in (0..64).step_by(7) {
-            let byte = *self.take(1)?.first()?;
-            number |= u64::from(byte & 0x7f) << shift;
-            if byte & 0x80 == 0 {
-                return Some(number);
-            }
-        }
-        None
-    }
-
-    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(length)?;
-        self.0 = rest;
-        Some(taken)
-    }
 }
 
 #[cfg(test)]
