@@ -1,12 +1,14 @@
 //! How a server writes the bookmarks of a kind: learned from its own, since an encoder may write required fields even of an
 //! object that has none of them.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 
 use crate::form::Form;
-use crate::metadata::protobuf::ObjectMeta;
-use crate::protobuf;
 use crate::resource_version::ResourceVersion;
+
+mod frame;
+
+pub(crate) use frame::ends_initial_events;
 
 /// The annotation of the bookmark that ends the initial events of a watch (KEP-3157).
 pub(crate) const INITIAL_EVENTS_END: &str = r#""k8s.io/initial-events-end":"true""#;
@@ -14,9 +16,20 @@ pub(crate) const INITIAL_EVENTS_END: &str = r#""k8s.io/initial-events-end":"true
 /// Its key and its value.
 const END: (&str, &str) = ("k8s.io/initial-events-end", "true");
 
-/// The line of a bookmark, but for its version.
+/// A bookmark of a kind, but for its version.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BookmarkForm {
+pub struct BookmarkForm(Written);
+
+/// As an informer is told it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Written {
+    Line(Line),
+    Frame(frame::Frame),
+}
+
+/// The line of a bookmark in JSON, but for its version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Line {
     before: String,
     after: String,
 }
@@ -28,10 +41,17 @@ impl BookmarkForm {
         let line = std::str::from_utf8(line).ok()?;
         let version = format!(r#""resourceVersion":"{version}""#);
         let (before, after) = line.split_once(&version)?;
-        (!after.contains(&version)).then(|| Self {
-            before: format!(r#"{before}"resourceVersion":""#),
-            after: format!("\"{after}\n"),
+        (!after.contains(&version)).then(|| {
+            Self(Written::Line(Line {
+                before: format!(r#"{before}"resourceVersion":""#),
+                after: format!("\"{after}\n"),
+            }))
         })
+    }
+
+    /// From a frame of a watch in protobuf, without its length. `None` where the place of the version cannot be told.
+    pub(crate) fn learn_protobuf(frame: &[u8]) -> Option<Self> {
+        frame::Frame::learn(frame).map(Written::Frame).map(Self)
     }
 
     /// The one that ends the initial events of a kind without a Go type, as the server writes those of custom resources.
@@ -44,6 +64,24 @@ impl BookmarkForm {
 
     /// The same bookmark without the annotation that ends the initial events; `None` where it has others beside it.
     pub(crate) fn plain(&self) -> Option<Self> {
+        Some(Self(match &self.0 {
+            Written::Line(line) => Written::Line(line.plain()?),
+            Written::Frame(frame) => Written::Frame(frame.plain()?),
+        }))
+    }
+
+    /// The line at a version, newline included, or the frame, for who is told of objects in this form; `None` where they are
+    /// held in another encoding.
+    pub fn at(&self, version: ResourceVersion, form: Form) -> Option<Bytes> {
+        match &self.0 {
+            Written::Line(line) => line.at(version, form),
+            Written::Frame(frame) => frame.at(version, form),
+        }
+    }
+}
+
+impl Line {
+    fn plain(&self) -> Option<Self> {
         let annotations = format!(r#""annotations":{{{INITIAL_EVENTS_END}}}"#);
         // Built-in kinds have their annotations behind the version, custom resources before.
         let (first, last) = (format!("{annotations},"), format!(",{annotations}"));
@@ -56,10 +94,10 @@ impl BookmarkForm {
         is_plain.then_some(plain)
     }
 
-    /// The line at a version, newline included, or the frame, for who is told of objects in this form.
-    pub fn at(&self, version: ResourceVersion, form: Form) -> Bytes {
+    fn at(&self, version: ResourceVersion, form: Form) -> Option<Bytes> {
         let has = |text: &str| self.before.contains(text) || self.after.contains(text);
-        match form {
+        Some(match form {
+            Form::Protobuf => return None,
             Form::Object => format!("{}{version}{}", self.before, self.after).into(),
             Form::Metadata(meta_version) => {
                 // What it has of metadata, in the order of Go's struct; older servers write an empty time.
@@ -75,15 +113,9 @@ impl BookmarkForm {
                 .into()
             }
             Form::ProtobufMetadata(meta_version) => {
-                let metadata =
-                    ObjectMeta::of_bookmark(version, has(INITIAL_EVENTS_END).then_some(END));
-                let mut frame = BytesMut::new();
-                protobuf::event(&mut frame, "BOOKMARK", |to| {
-                    metadata.write_object(to, meta_version);
-                });
-                frame.freeze()
+                frame::metadata_alone(version, meta_version, has(INITIAL_EVENTS_END))
             }
-        }
+        })
     }
 }
 
@@ -111,7 +143,7 @@ mod tests {
             let form = BookmarkForm::learn(end.as_bytes(), "9").unwrap();
             let version = ResourceVersion::from_number(12);
             let expected = end.replace("\"9\"", "\"12\"") + "\n";
-            let as_objects = |form: &BookmarkForm| form.at(version, Form::Object);
+            let as_objects = |form: &BookmarkForm| form.at(version, Form::Object).unwrap();
             assert_eq!(as_objects(&form), expected);
             assert_eq!(as_objects(&form.plain().unwrap()), format!("{plain}\n"));
             let time = if end.contains("creationTimestamp") {
@@ -126,12 +158,14 @@ mod tests {
                 )
             };
             let as_metadata =
-                |form: &BookmarkForm| form.at(version, Form::Metadata(MetaVersion::V1));
+                |form: &BookmarkForm| form.at(version, Form::Metadata(MetaVersion::V1)).unwrap();
             let end = r#","annotations":{"k8s.io/initial-events-end":"true"}"#;
             assert_eq!(as_metadata(&form), metadata(end));
             assert_eq!(as_metadata(&form.plain().unwrap()), metadata(""));
-            let in_protobuf =
-                |form: &BookmarkForm| form.at(version, Form::ProtobufMetadata(MetaVersion::V1));
+            let in_protobuf = |form: &BookmarkForm| {
+                form.at(version, Form::ProtobufMetadata(MetaVersion::V1))
+                    .unwrap()
+            };
             // A time that is not there is empty in protobuf, whatever it is in JSON.
             let metadata = b"\n\0\x12\0\x1a\0\"\0*\x002\x02128\0B\0";
             let end = b"b!\n\x19k8s.io/initial-events-end\x12\x04true";

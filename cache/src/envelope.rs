@@ -14,10 +14,13 @@ use serde_json::value::RawValue;
 use crate::documents::copied;
 use crate::fields::Fields;
 use crate::form::{Form, Unwritable};
-use crate::metadata::{self, protobuf};
+use crate::holding::Holding;
+use crate::metadata;
 use crate::object::ListHead;
 use crate::resource_version::ResourceVersion;
 use crate::store::Element;
+
+mod protobuf;
 
 /// Why a LIST answer's form was not learned.
 #[derive(Debug, thiserror::Error)]
@@ -43,6 +46,8 @@ enum KeyOrder {
     Struct,
     /// `apiVersion`, `items`, `kind`, `metadata`: unstructured, as custom resources.
     Alphabetical,
+    /// Protobuf, in the order of field numbers.
+    Numbers,
 }
 
 /// The bytes around the objects of one kind.
@@ -52,7 +57,7 @@ pub struct Envelope {
     list_kind: String,
     api_version: String,
     /// `{"kind":"Pod","apiVersion":"v1",`: what an object has outside a list and lacks inside. Empty where items carry
-    /// their type themselves.
+    /// their type themselves. In protobuf, what stands before the tag of its message.
     object_prefix: Bytes,
     warnings: Vec<HeaderValue>,
     fields: Fields,
@@ -91,7 +96,7 @@ impl Envelope {
             KeyOrder::Struct => {
                 format!(r#"{{"kind":"{kind}","apiVersion":"{}","#, list.api_version)
             }
-            KeyOrder::Alphabetical => String::new(),
+            KeyOrder::Alphabetical | KeyOrder::Numbers => String::new(),
         };
         let envelope = Self {
             order,
@@ -198,7 +203,7 @@ impl Envelope {
     ) -> (String, String) {
         let meta_version;
         let (order, kind, api_version) = match form {
-            Form::Object => (self.order, &*self.list_kind, &*self.api_version),
+            Form::Object | Form::Protobuf => (self.order, &*self.list_kind, &*self.api_version),
             Form::Metadata(version) | Form::ProtobufMetadata(version) => {
                 meta_version = format!("meta.k8s.io/{}", version.as_str());
                 let kind = "PartialObjectMetadataList";
@@ -207,7 +212,7 @@ impl Envelope {
         };
         let remaining = remaining.map(|count| format!(r#""remainingItemCount":{count}"#));
         match order {
-            KeyOrder::Struct => {
+            KeyOrder::Struct | KeyOrder::Numbers => {
                 let mut meta = format!(r#""resourceVersion":"{resource_version}""#);
                 if !continue_token.is_empty() {
                     meta += &format!(r#","continue":"{continue_token}""#);
@@ -272,7 +277,9 @@ impl Envelope {
     ) -> Result<(), Unwritable> {
         let item = &element.item;
         match (form, self.order) {
+            (_, KeyOrder::Numbers) => return protobuf::write_item(to, form, item),
             (Form::Object, _) => to.put_slice(item),
+            (Form::Protobuf, _) => return Err(Unwritable),
             (Form::Metadata(version), KeyOrder::Struct) => {
                 metadata::write_built_in(to, version, item)?;
             }
@@ -280,7 +287,7 @@ impl Envelope {
                 metadata::write_custom(to, version, item)?;
             }
             (Form::ProtobufMetadata(version), _) => {
-                protobuf::write_item(to, version, self.metadata(item)?)?;
+                metadata::protobuf::write_item(to, version, self.metadata(item)?)?;
             }
         }
         Ok(())
@@ -295,16 +302,19 @@ impl Envelope {
     ) -> Result<(), Unwritable> {
         let item = &element.item;
         match form {
+            _ if self.order == KeyOrder::Numbers => {
+                protobuf::write_object(to, &self.object_prefix, form, item)
+            }
             Form::Object if !self.object_prefix.is_empty() => {
                 to.put_slice(&self.object_prefix);
                 to.put_slice(item.get(1..).unwrap_or_default());
                 Ok(())
             }
             Form::ProtobufMetadata(version) => {
-                protobuf::write_object(to, version, self.metadata(item)?)
+                metadata::protobuf::write_object(to, version, self.metadata(item)?)
             }
             // Metadata carries its type in JSON lists too.
-            Form::Object | Form::Metadata(_) => self.write_item(to, form, element),
+            Form::Object | Form::Metadata(_) | Form::Protobuf => self.write_item(to, form, element),
         }
     }
 
@@ -312,8 +322,17 @@ impl Envelope {
         let metadata = match self.order {
             KeyOrder::Struct => metadata::of_built_in(item),
             KeyOrder::Alphabetical => metadata::of_custom(item),
+            KeyOrder::Numbers => None,
         };
         metadata.ok_or(Unwritable)
+    }
+
+    /// In which encoding its objects are held.
+    pub fn holding(&self) -> Holding {
+        match self.order {
+            KeyOrder::Numbers => Holding::Protobuf,
+            KeyOrder::Alphabetical | KeyOrder::Struct => Holding::Objects,
+        }
     }
 
     /// Whether the kind is a custom resource (or another that the server keeps without a Go type).
@@ -332,6 +351,7 @@ impl Envelope {
         let expected = match self.order {
             KeyOrder::Struct => untyped,
             KeyOrder::Alphabetical => typed,
+            KeyOrder::Numbers => false,
         };
         expected
             .then_some(())

@@ -36,6 +36,7 @@ pub mod form;
 pub mod frame;
 pub mod gvr;
 pub mod history;
+pub mod holding;
 pub mod informer;
 pub mod informers;
 pub mod key_range;

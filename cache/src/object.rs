@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+pub(crate) mod protobuf;
+
 /// The head of any JSON object the API serves.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]

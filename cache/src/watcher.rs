@@ -158,7 +158,7 @@ impl Watcher {
         ));
         let form = self.informer.history().bookmarks().initial_events_end;
         let form = form.filter(|_| tell_end);
-        self.initial_events_end = form.map(|form| form.at(self.told, self.form));
+        self.initial_events_end = form.and_then(|form| form.at(self.told, self.form));
         self
     }
 
@@ -217,7 +217,7 @@ impl Watcher {
         }
         let form = self.informer.history().bookmarks().plain?;
         self.told = self.through;
-        Some(form.at(self.through, self.form))
+        form.at(self.through, self.form)
     }
 }
 

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use bytes::{Bytes, BytesMut};
+use bytes::{BufMut as _, Bytes, BytesMut};
 use memchr::memmem;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -245,11 +245,7 @@ pub(crate) fn write_item(
     metadata: &RawValue,
 ) -> Result<(), Unwritable> {
     let parsed = ObjectMeta::parse(metadata)?;
-    let field = match version {
-        MetaVersion::V1 => 2,
-        MetaVersion::V1beta1 => 1,
-    };
-    message(to, field, |to| parsed.write_field(to));
+    message(to, item_field(version), |to| parsed.write_field(to));
     Ok(())
 }
 
@@ -265,16 +261,8 @@ pub(crate) fn around_list(
         MetaVersion::V1 => 1,
         MetaVersion::V1beta1 => 2,
     };
-    let mut metadata = BytesMut::new();
-    message(&mut metadata, field, |to| {
-        // The link of a list to itself, which is long gone.
-        text(to, 1, "");
-        text(to, 2, resource_version.to_string());
-        text(to, 3, continue_token);
-        if let Some(remaining) = remaining {
-            number(to, 4, remaining.cast_signed());
-        }
-    });
+    let version_text = resource_version.to_string();
+    let mut metadata = list_meta(field, &version_text, continue_token, remaining);
     let kind = "PartialObjectMetadataList";
     let raw = items + metadata.len() as u64;
     let (mut head, tail) = around_object(&api_version(version), kind, raw);
@@ -290,6 +278,44 @@ pub(crate) fn around_list(
         }
     };
     (head.freeze(), tail.freeze())
+}
+
+/// The metadata of a list as a field of it.
+pub(crate) fn list_meta(
+    field: u32,
+    resource_version: &str,
+    continue_token: &str,
+    remaining: Option<u64>,
+) -> BytesMut {
+    let mut metadata = BytesMut::new();
+    message(&mut metadata, field, |to| {
+        // The link of a list to itself, which is long gone.
+        text(to, 1, "");
+        text(to, 2, resource_version);
+        text(to, 3, continue_token);
+        if let Some(remaining) = remaining {
+            number(to, 4, remaining.cast_signed());
+        }
+    });
+    metadata
+}
+
+/// Writes metadata that are held in protobuf as an object by itself: `metadata` is the field of it in its object.
+pub(crate) fn write_held_object(to: &mut BytesMut, version: MetaVersion, metadata: &[u8]) {
+    let kind = "PartialObjectMetadata";
+    object(to, &api_version(version), kind, |to| to.put_slice(metadata));
+}
+
+/// Writes them as a list has them.
+pub(crate) fn write_held_item(to: &mut BytesMut, version: MetaVersion, metadata: &[u8]) {
+    text(to, item_field(version), metadata);
+}
+
+fn item_field(version: MetaVersion) -> u32 {
+    match version {
+        MetaVersion::V1 => 2,
+        MetaVersion::V1beta1 => 1,
+    }
 }
 
 fn api_version(version: MetaVersion) -> String {

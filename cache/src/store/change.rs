@@ -61,7 +61,7 @@ pub struct Change {
     /// The object after it, or as the server sent it for the last time.
     element: Arc<Element>,
     previous: Option<Arc<Element>>,
-    /// The line of objects for whoever selects everything: made by the first watcher that takes it, sent to all.
+    /// The line of whole objects for whoever selects everything: made by the first watcher that takes it, sent to all.
     line: OnceLock<Bytes>,
 }
 
@@ -150,7 +150,7 @@ impl Change {
     fn whole_line(&self, envelope: &Envelope, form: Form) -> Result<Bytes, Unwritable> {
         let line = || event_line(envelope, form, self.event_type, &self.element);
         // Metadata is short, and few ask for it.
-        if form != Form::Object {
+        if !form.is_whole() {
             return line();
         }
         if let Some(kept) = self.line.get() {

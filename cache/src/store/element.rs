@@ -11,6 +11,8 @@ use crate::fields::{Fields, Values};
 use crate::object::ObjectMeta;
 use crate::resource_version::ResourceVersion;
 
+mod protobuf;
+
 /// Memory of an element beside its object's bytes: the map's entry, the key twice counted, and the allocations.
 const ELEMENT_OVERHEAD: usize = 250;
 
@@ -27,7 +29,7 @@ pub struct Element {
     pub item: Bytes,
     /// Where its labels stand in `item`; empty where it has none.
     pub(super) labels: Range<u32>,
-    /// Where its own version stands in `item`, without the quotes.
+    /// Where its own version stands in `item`, without the quotes; in protobuf, its text alone.
     pub(super) version: Range<u32>,
     /// The values of its kind's own fields; `None` where they cannot be told.
     pub(super) values: Option<Values>,
@@ -83,7 +85,15 @@ impl Element {
     /// Its labels.
     pub fn labels(&self) -> BTreeMap<String, String> {
         let range = self.labels.start as usize..self.labels.end as usize;
+        if self.is_protobuf() {
+            return protobuf::labels(&self.item[range]);
+        }
         serde_json::from_slice(&self.item[range]).unwrap_or_default()
+    }
+
+    /// Whether it is held in protobuf, where no message of an object begins as one in JSON does.
+    fn is_protobuf(&self) -> bool {
+        !self.item.starts_with(b"{")
     }
 
     /// Whether it is of that namespace.
@@ -94,6 +104,9 @@ impl Element {
 
     /// The same object with another version in the place of its own.
     pub(super) fn at(&self, version: ResourceVersion) -> Self {
+        if self.is_protobuf() {
+            return self.with_item(self.protobuf_at(version));
+        }
         let (before, after) = (
             &self.item[..self.version.start as usize],
             &self.item[self.version.end as usize..],

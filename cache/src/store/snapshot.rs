@@ -11,6 +11,7 @@ use super::{CHUNK_BYTES, Element, Page};
 use crate::envelope::Envelope;
 use crate::form::{Form, Unwritable};
 use crate::metadata::protobuf;
+use crate::protobuf::room;
 use crate::resource_version::ResourceVersion;
 use crate::selector::{BoundSelector, Selector};
 
@@ -86,6 +87,11 @@ impl Snapshot {
         (self.unreadable == 0 || !bound.reads_values()).then_some(bound)
     }
 
+    /// Whether its objects can be written in a form, as they are held.
+    pub fn writes(&self, form: Form) -> bool {
+        form.holdings().contains(&self.envelope.holding())
+    }
+
     /// Whether the kind is a custom resource (or another that the server keeps without a Go type).
     pub fn is_unstructured(&self) -> bool {
         self.envelope.is_unstructured()
@@ -96,6 +102,9 @@ impl Snapshot {
     /// # Errors
     /// The form has no words for it.
     pub fn object(&self, element: &Element, form: Form) -> Result<Bytes, Unwritable> {
+        if !self.writes(form) {
+            return Err(Unwritable);
+        }
         let mut body = BytesMut::with_capacity(form.room(element.item.len()));
         self.envelope.write_object(&mut body, form, element)?;
         if !form.is_protobuf() {
@@ -117,7 +126,18 @@ impl Snapshot {
         resource_version: ResourceVersion,
         continue_token: &str,
     ) -> Result<ListBody, Unwritable> {
+        if !self.writes(form) {
+            return Err(Unwritable);
+        }
         let remaining = page.rest.as_ref().and_then(|rest| rest.count);
+        if form == Form::Protobuf {
+            let items = page.items().map(|item| room(item.len())).sum();
+            let around =
+                self.envelope
+                    .around_protobuf(resource_version, continue_token, remaining, items);
+            let length = (around.0.len() + around.1.len()) as u64 + items;
+            return Ok(self.body(page, form, around, length));
+        }
         if let Form::ProtobufMetadata(version) = form {
             let items = self.measure(&page, form).await?;
             let (head, tail) =

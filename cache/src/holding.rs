@@ -1,0 +1,60 @@
+//! In which encoding an informer holds its objects, and which informers of a kind can answer what is asked for.
+//!
+//! This is the one place that says which informers a kind needs. However mixed its clients are, there are at most as many
+//! as there are holdings, each with one watch upstream: JSON has all forms that are written in JSON, protobuf those of
+//! built-in kinds that Go clients ask for, and what both have comes from whichever runs.
+
+use crate::form::Form;
+
+/// In which encoding an informer holds the objects of its kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Holding {
+    /// Objects in JSON.
+    #[default]
+    Objects,
+    /// Objects in protobuf, which only built-in kinds have.
+    Protobuf,
+}
+
+impl Holding {
+    /// As written in logs and reports.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Objects => "json",
+            Self::Protobuf => "protobuf",
+        }
+    }
+}
+
+impl Form {
+    /// Who can write it, the best first: that one is started where none of them runs.
+    pub const fn holdings(self) -> &'static [Holding] {
+        match self {
+            Self::Object | Self::Metadata(_) => &[Holding::Objects],
+            Self::Protobuf => &[Holding::Protobuf],
+            Self::ProtobufMetadata(_) => &[Holding::Objects, Holding::Protobuf],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::form::MetaVersion;
+
+    #[test]
+    fn two_informers_answer_all_forms() {
+        let forms = [
+            Form::Object,
+            Form::Metadata(MetaVersion::V1),
+            Form::Protobuf,
+            Form::ProtobufMetadata(MetaVersion::V1beta1),
+        ];
+        for form in forms {
+            let holdings = form.holdings();
+            assert!(!holdings.is_empty() && holdings.len() <= 2, "{form:?}");
+            let protobuf = holdings.contains(&Holding::Protobuf);
+            assert_eq!(protobuf, form.is_protobuf(), "{form:?}");
+        }
+    }
+}
