@@ -152,13 +152,14 @@ impl Fleet {
             informer.history().trim();
             informer.trim_pages();
             Running {
-                policy: config.policy(&informer.gvr),
+                policy: config.policy_of_informer(&informer),
                 idle: informer.idle_for(),
                 bytes: informer.size().1 as u64,
                 stop: move |reason| {
                     // Its next read would start it again, and list the whole kind to stop it once more.
                     if reason == MEMORY_LIMIT {
-                        informers.refuse(&informer.gvr, Refusal::MemoryLimit);
+                        let (gvr, holding) = (&informer.gvr, informer.holding);
+                        informers.refuse(gvr, holding, Refusal::MemoryLimit);
                     }
                     informers.stop(&informer, reason);
                 },

@@ -1,6 +1,11 @@
-//! Lines out of a watch's byte stream.
+//! Events out of a watch's byte stream: a line each in JSON, a frame each in protobuf.
 
 use bytes::{Bytes, BytesMut};
+
+mod lengths;
+
+use crate::holding::Holding;
+use lengths::LengthFramer;
 
 /// The longest line taken. etcd's own limit for one object is 1.5 MiB by default; a server may raise it, but a line of
 /// this length is a fault and not an object.
@@ -64,6 +69,46 @@ impl LineFramer {
     /// Whether the stream ended inside a line.
     pub fn has_partial_line(&self) -> bool {
         !self.buffer.is_empty()
+    }
+}
+
+/// Cuts a stream of chunks into the events of a watch.
+#[derive(Debug)]
+pub(crate) enum Framer {
+    Lines(LineFramer),
+    Lengths(LengthFramer),
+}
+
+impl Framer {
+    /// For a watch of objects in an encoding; an event has at most `limit` bytes.
+    pub(crate) fn new(holding: Holding, limit: usize) -> Self {
+        match holding {
+            Holding::Objects => Self::Lines(LineFramer::new(limit)),
+            Holding::Protobuf => Self::Lengths(LengthFramer::new(limit)),
+        }
+    }
+
+    pub(crate) fn push(&mut self, chunk: &[u8]) {
+        match self {
+            Self::Lines(lines) => lines.push(chunk),
+            Self::Lengths(frames) => frames.push(chunk),
+        }
+    }
+
+    /// The next complete event.
+    pub(crate) fn next(&mut self) -> Result<Option<Bytes>, FrameTooLong> {
+        match self {
+            Self::Lines(lines) => lines.next_line(),
+            Self::Lengths(frames) => frames.next_frame(),
+        }
+    }
+
+    /// Whether the stream ended inside an event.
+    pub(crate) fn has_partial(&self) -> bool {
+        match self {
+            Self::Lines(lines) => lines.has_partial_line(),
+            Self::Lengths(frames) => frames.has_partial_frame(),
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! One kind of one cluster in memory: what its reflector has published, and what is known of it. `informer/reads.rs` is what a
+//! One kind of one cluster in memory, in one encoding: what its reflector has published, and what is known of it. `informer/reads.rs` is what a
 //! reader may have of that.
 
 use std::sync::Arc;
@@ -15,6 +15,7 @@ use crate::connection::InformerShard;
 use crate::floor::Floor;
 use crate::gvr::Gvr;
 use crate::history::History;
+use crate::holding::Holding;
 use crate::resource_version::ResourceVersion;
 use crate::store::Snapshot;
 
@@ -34,6 +35,8 @@ pub use reads::{NotServable, Scope};
 pub struct Informer {
     /// What it keeps.
     pub gvr: Gvr,
+    /// In which encoding.
+    pub holding: Holding,
     floor: Arc<Floor>,
     history: History,
     questions: Questions,
@@ -71,6 +74,7 @@ impl Informer {
     pub(crate) fn new(gvr: Gvr, floor: Arc<Floor>, stop: CancellationToken) -> Self {
         Self {
             gvr,
+            holding: Holding::default(),
             history: History::new(Arc::clone(&floor)),
             floor,
             questions: Questions::default(),
@@ -85,6 +89,18 @@ impl Informer {
             last_error: Mutex::default(),
             stop,
         }
+    }
+
+    /// The same informer, of objects in an encoding.
+    pub(crate) fn holding(self, holding: Holding) -> Self {
+        Self { holding, ..self }
+    }
+
+    /// Whether its kind is a custom resource, once it has listed.
+    pub(crate) fn is_unstructured(&self) -> Option<bool> {
+        let published = self.published.borrow();
+        let snapshot = published.snapshot.as_ref();
+        snapshot.map(|snapshot| snapshot.is_unstructured())
     }
 
     /// Somebody found it below its floor: its reflector tries once to bring it there.

@@ -16,10 +16,12 @@ use crate::eviction::Fleet;
 use crate::facts::ClusterFacts;
 use crate::floor::Floor;
 use crate::gvr::{Gvr, Storage};
+use crate::holding::Holding;
 use crate::informer::Informer;
 use crate::reflector::Reflector;
 
 mod always;
+mod choice;
 mod config;
 mod confirm;
 mod refusal;
@@ -27,6 +29,7 @@ mod report;
 mod settings;
 mod told_lists;
 
+use choice::OfKind;
 pub use config::{CachePolicy, InformersConfig};
 pub use refusal::Refusal;
 pub(crate) use refusal::{Refused, none_refused};
@@ -50,8 +53,8 @@ const REFUSED_FOR: Duration = Duration::from_secs(60);
 pub enum Lookup {
     /// Its informer, synced or not.
     Informer(Arc<Informer>),
-    /// None yet; a read that was allowed may start it.
-    NotStarted,
+    /// None yet; a read that was allowed may start this one.
+    NotStarted(Holding),
     /// The configuration says `never`.
     Never,
     /// It was tried, and stays live for a while.
@@ -66,19 +69,19 @@ pub struct Informers {
     settings: Arc<Settings>,
     connections: watch::Receiver<Option<Arc<Connection>>>,
     removed: CancellationToken,
-    refused: ClusterFacts<Gvr, Refusal, Infallible>,
+    refused: ClusterFacts<(Gvr, Holding), Refusal, Infallible>,
     /// Held for a few look-ups, never across an await.
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    informers: HashMap<Gvr, Arc<Informer>>,
-    recent_gets: HashMap<Gvr, VecDeque<Instant>>,
+    informers: HashMap<Gvr, OfKind>,
+    recent_gets: HashMap<(Gvr, Holding), VecDeque<Instant>>,
     /// Kinds that are always kept, by group and resource, of which it was told that the cluster does not serve them.
     told_unserved: HashSet<(String, String)>,
     /// Kinds that were refused last, oldest first: of those that are refused still it is told.
-    lately_refused: VecDeque<Gvr>,
+    lately_refused: VecDeque<(Gvr, Holding)>,
 }
 
 impl Informers {
@@ -103,30 +106,30 @@ impl Informers {
         informers
     }
 
-    /// What there is of a kind.
-    pub fn lookup(&self, gvr: &Gvr) -> Lookup {
-        if let Some(informer) = self.state.lock().informers.get(gvr) {
+    /// What there is of a kind in an encoding.
+    pub fn lookup(&self, gvr: &Gvr, holding: Holding) -> Lookup {
+        if let Some(informer) = self.state.lock().get(gvr, holding) {
             return Lookup::Informer(Arc::clone(informer));
         }
         if self.fleet.config().policy(gvr) == CachePolicy::Never {
             return Lookup::Never;
         }
-        match self.refused.get(gvr) {
+        match self.refused.get(&(gvr.clone(), holding)) {
             Some(refusal) => Lookup::Refused(refusal),
-            None => Lookup::NotStarted,
+            None => Lookup::NotStarted(holding),
         }
     }
 
     /// A LIST or WATCH of a kind was allowed that its informer could have answered: starts it.
-    pub fn note_list(self: &Arc<Self>, gvr: &Gvr) {
-        if matches!(self.lookup(gvr), Lookup::NotStarted) {
-            self.start(gvr);
+    pub fn note_list(self: &Arc<Self>, gvr: &Gvr, holding: Holding) {
+        if matches!(self.lookup(gvr, holding), Lookup::NotStarted(_)) {
+            self.start(gvr, holding);
         }
     }
 
     /// A GET of a kind was allowed that its informer could have answered: the third in a minute starts it.
-    pub fn note_get(self: &Arc<Self>, gvr: &Gvr) {
-        if !matches!(self.lookup(gvr), Lookup::NotStarted) {
+    pub fn note_get(self: &Arc<Self>, gvr: &Gvr, holding: Holding) {
+        if !matches!(self.lookup(gvr, holding), Lookup::NotStarted(_)) {
             return;
         }
         let now = Instant::now();
@@ -138,63 +141,65 @@ impl Informers {
                     .back()
                     .is_some_and(|last| now.duration_since(*last) < GET_WINDOW)
             });
-            let times = state.recent_gets.entry(gvr.clone()).or_default();
+            let kind = (gvr.clone(), holding);
+            let times = state.recent_gets.entry(kind).or_default();
             times.push_back(now);
             times.retain(|at| now.duration_since(*at) < GET_WINDOW);
             times.len() >= GETS_TO_START
         };
         if enough {
-            self.start(gvr);
+            self.start(gvr, holding);
         }
     }
 
     /// A read that its informer could answer is to wait for it: starts it, whether or not the kind is known to exist.
-    pub fn demand(self: &Arc<Self>, gvr: &Gvr) {
+    pub fn demand(self: &Arc<Self>, gvr: &Gvr, holding: Holding) {
         // Any name may come in a request: what turned out not to exist is refused for a while, and has its bound. So has
         // what is not known to exist yet, where the server is slow to say so or cannot.
         let full = {
             let state = self.state.lock();
-            let informers = state.informers.values();
-            let unknown = informers.filter(|informer| informer.resource_version().is_none());
+            let unknown = state
+                .all()
+                .filter(|informer| informer.resource_version().is_none());
             unknown.count() >= MOST_UNKNOWN
         };
-        if !full && matches!(self.lookup(gvr), Lookup::NotStarted) {
-            self.start(gvr);
+        if !full && matches!(self.lookup(gvr, holding), Lookup::NotStarted(_)) {
+            self.start(gvr, holding);
         }
     }
 
     /// Starts the informer of a kind unless it runs.
-    fn start(self: &Arc<Self>, gvr: &Gvr) {
+    fn start(self: &Arc<Self>, gvr: &Gvr, holding: Holding) {
         if !self.fleet.has_room() {
-            self.refuse(gvr, Refusal::MemoryLimit);
+            self.refuse(gvr, holding, Refusal::MemoryLimit);
             return;
         }
         let informer = {
             let mut state = self.state.lock();
-            if state.informers.contains_key(gvr) {
+            if state.get(gvr, holding).is_some() {
                 return;
             }
-            state.recent_gets.remove(gvr);
-            self.refused.forget(gvr);
+            let kind = (gvr.clone(), holding);
+            state.recent_gets.remove(&kind);
+            self.refused.forget(&kind);
             let sibling = state.of_storage(&gvr.storage());
             let floor = sibling.map_or_else(Arc::default, |sibling| Arc::clone(sibling.floor()));
-            let informer = Arc::new(Informer::new(
-                gvr.clone(),
-                floor,
-                self.removed.child_token(),
-            ));
-            state.informers.insert(gvr.clone(), Arc::clone(&informer));
+            let informer = Informer::new(gvr.clone(), floor, self.removed.child_token());
+            let informer = Arc::new(informer.holding(holding));
+            let of_kind = state.informers.entry(gvr.clone()).or_default();
+            *of_kind.place(holding) = Some(Arc::clone(&informer));
             informer
         };
-        tracing::info!(cluster = self.cluster, gvr = %gvr, "informer started");
+        let encoding = holding.as_str();
+        tracing::info!(cluster = self.cluster, gvr = %gvr, encoding, "informer started");
         let informers = Arc::clone(self);
         let reflector = Reflector::new(Arc::clone(&informer), Arc::clone(&self.settings));
-        let span = tracing::info_span!("informer", cluster = self.cluster, gvr = %gvr);
+        let span = tracing::info_span!("informer", cluster = self.cluster, gvr = %gvr, encoding);
         let run = async move {
             let refusal = reflector.run(informers.connections.clone()).await;
             informers.forget(&informer);
             if let Some(refusal) = refusal {
-                informers.refuse(&informer.gvr, refusal);
+                informers.refuse(&informer.gvr, holding, refusal);
             }
             // Who waits for it looks again, and finds the refusal.
             informer.stopped().cancel();
@@ -202,32 +207,39 @@ impl Informers {
         self.fleet.tasks().spawn(run.instrument(span));
     }
 
-    /// The kind stays live for a while.
-    pub(crate) fn refuse(&self, gvr: &Gvr, refusal: Refusal) {
-        if refusal == Refusal::NotListable && self.fleet.config().policy(gvr) == CachePolicy::Always
-        {
+    /// The kind stays live for a while, in an encoding.
+    pub(crate) fn refuse(&self, gvr: &Gvr, holding: Holding, refusal: Refusal) {
+        let is_unserved = refusal == Refusal::NotListable && holding == Holding::Objects;
+        if is_unserved && self.fleet.config().policy(gvr) == CachePolicy::Always {
             self.tell_unserved(&gvr.group, &gvr.resource);
         }
         let until = Instant::now() + REFUSED_FOR;
-        self.refused.put(gvr.clone(), refusal, Some(until));
-        self.state.lock().note_refused(gvr);
+        let kind = (gvr.clone(), holding);
+        self.refused.put(kind.clone(), refusal, Some(until));
+        // That is no news: such kinds are read in JSON.
+        if refusal != Refusal::NoProtobuf {
+            self.state.lock().note_refused(kind);
+        }
     }
 
     /// Removes an informer that has ended, unless another has taken its place.
     fn forget(&self, informer: &Arc<Informer>) {
         let mut state = self.state.lock();
-        if state
-            .informers
-            .get(&informer.gvr)
-            .is_some_and(|known| Arc::ptr_eq(known, informer))
-        {
+        let Some(of_kind) = state.informers.get_mut(&informer.gvr) else {
+            return;
+        };
+        of_kind
+            .place(informer.holding)
+            .take_if(|known| Arc::ptr_eq(known, informer));
+        if of_kind.is_empty() {
             state.informers.remove(&informer.gvr);
         }
     }
 
     /// Stops an informer: it is gone from the look-up at once, its task ends by itself.
     pub(crate) fn stop(&self, informer: &Arc<Informer>, reason: &str) {
-        tracing::info!(cluster = self.cluster, gvr = %informer.gvr, reason, "informer stopped");
+        let encoding = informer.holding.as_str();
+        tracing::info!(cluster = self.cluster, gvr = %informer.gvr, encoding, reason, "informer stopped");
         self.forget(informer);
         informer.stopped().cancel();
     }
@@ -239,7 +251,7 @@ impl Informers {
 
     /// All informers, in no order.
     pub fn all(&self) -> Vec<Arc<Informer>> {
-        self.state.lock().informers.values().cloned().collect()
+        self.state.lock().all().cloned().collect()
     }
 
     /// The floor of a storage, if an informer of it starts or runs.
@@ -253,8 +265,7 @@ impl Informers {
         let of_storage = |informer: &&Arc<Informer>| informer.gvr.storage() == *storage;
         let state = self.state.lock();
         state
-            .informers
-            .values()
+            .all()
             .filter(of_storage)
             .any(|informer| informer.holds(key))
     }
@@ -279,8 +290,16 @@ impl Informers {
 }
 
 impl State {
+    fn get(&self, gvr: &Gvr, holding: Holding) -> Option<&Arc<Informer>> {
+        self.informers.get(gvr)?.get(holding)
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Arc<Informer>> {
+        self.informers.values().flat_map(OfKind::all)
+    }
+
     fn of_storage(&self, storage: &Storage) -> Option<Arc<Informer>> {
-        let mut informers = self.informers.values();
+        let mut informers = self.all();
         // The resource alone tells most kinds apart, without building a storage for each.
         let found = informers.find(|known| {
             known.gvr.resource == storage.resource && known.gvr.storage() == *storage

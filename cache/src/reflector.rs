@@ -17,13 +17,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::HeaderMap;
 use tokio::sync::watch;
 
 use crate::backoff::Backoff;
 use crate::connection::{Connection, InformerShard, next_connection};
-use crate::envelope::Envelope;
+use crate::envelope::{Envelope, Learned};
 use crate::error_chain::error_chain;
 use crate::fields::Fields;
+use crate::holding::Holding;
 use crate::informer::Informer;
 use crate::informers::{Refusal, Settings};
 use crate::panics::{Pauses, caught};
@@ -36,6 +38,7 @@ mod fields;
 mod follow;
 mod list;
 mod probe;
+mod protobuf;
 mod protocol;
 mod requests;
 mod self_check;
@@ -44,6 +47,7 @@ mod stream;
 mod tests;
 
 pub(crate) use error::ReflectorError;
+use requests::ApiResource;
 pub(crate) use requests::{latest_resource_version, preferred_version};
 
 /// The pauses after a failure.
@@ -203,7 +207,7 @@ impl Reflector {
                 }
                 Err(error) => error,
             };
-            if let Some(refusal) = error.refusal() {
+            if let Some(refusal) = error.refusal().or_else(|| self.refused_bytes(&error)) {
                 // Where that is all the error says, the reason says it.
                 let error = match error {
                     ReflectorError::Refused(_) => None,
@@ -214,6 +218,13 @@ impl Reflector {
             }
             self.recover(connection, &error).await;
         }
+    }
+
+    /// What cannot be read in a list either will not be read by listing again.
+    fn refused_bytes(&self, error: &ReflectorError) -> Option<Refusal> {
+        let lists = matches!(self.state, State::Learn { .. } | State::List { .. });
+        let is_malformed = lists && matches!(error, ReflectorError::Malformed(_));
+        is_malformed.then_some(Refusal::UnknownForm)
     }
 
     /// After an error that another try may mend: who is told, where to go on, and how long to wait.
@@ -255,9 +266,10 @@ impl Reflector {
     ) -> Result<State, ReflectorError> {
         let gvr = &self.informer.gvr;
         let (resource, other) = requests::api_resource(connection, shard, gvr).await?;
-        let path = requests::list_path(gvr, "limit=1");
-        let (headers, body) = requests::fetch_with_headers(connection, shard, &path).await?;
-        let learned = Envelope::learn(&body, &resource.kind)?;
+        let (learned, headers) = match self.informer.holding {
+            Holding::Objects => self.learn_objects(connection, shard, &resource).await?,
+            Holding::Protobuf => self.learn_protobuf(connection, shard, &resource).await?,
+        };
         if learned
             .count
             .is_none_or(|count| count > self.settings.max_objects_per_kind())
@@ -279,6 +291,19 @@ impl Reflector {
         self.comparing &= kind == self.kind;
         self.kind = kind;
         Ok(State::List { from })
+    }
+
+    async fn learn_objects(
+        &self,
+        connection: &Connection,
+        shard: &InformerShard,
+        resource: &ApiResource,
+    ) -> Result<(Learned, HeaderMap), ReflectorError> {
+        let path = requests::list_path(&self.informer.gvr, "limit=1");
+        let accept = requests::accept(self.informer.holding);
+        let (headers, body) =
+            requests::fetch_with_headers(connection, shard, &path, accept).await?;
+        Ok((Envelope::learn(&body, &resource.kind)?, headers))
     }
 
     /// Makes sure that the server is the one it was, before a watch goes on where it stood. `early`: the watch ended

@@ -8,6 +8,7 @@ use crate::backoff::Backoff;
 use crate::connection::next_connection;
 use crate::error_chain::error_chain;
 use crate::gvr::Gvr;
+use crate::holding::Holding;
 use crate::panics::run_again;
 use crate::reflector::preferred_version;
 
@@ -43,7 +44,9 @@ impl Informers {
             left.retain(|kind| config.policy_of(kind) == CachePolicy::Always);
             for (group, resource) in left {
                 match preferred_version(&connection, &shard, &group).await {
-                    Ok(version) => self.start(&Gvr::new(&group, &version, &resource)),
+                    Ok(version) => {
+                        self.start(&Gvr::new(&group, &version, &resource), Holding::Objects)
+                    }
                     Err(error) => {
                         tracing::debug!(
                             cluster = self.cluster,

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::gvr::Gvr;
+use crate::holding::Holding;
+use crate::informer::Informer;
 
 /// Whether a kind is kept in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +59,14 @@ impl Default for InformersConfig {
 impl InformersConfig {
     pub(crate) fn policy(&self, gvr: &Gvr) -> CachePolicy {
         self.policy_of(&(gvr.group.to_string(), gvr.resource.to_string()))
+    }
+
+    /// Of an informer that runs: what is always kept is kept in JSON, and in protobuf while somebody reads it so.
+    pub(crate) fn policy_of_informer(&self, informer: &Informer) -> CachePolicy {
+        match (self.policy(&informer.gvr), informer.holding) {
+            (CachePolicy::Always, Holding::Protobuf) => CachePolicy::OnDemand,
+            (policy, _) => policy,
+        }
     }
 
     /// Of a group and a resource.

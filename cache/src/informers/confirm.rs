@@ -57,7 +57,7 @@ impl Informers {
     /// next bookmark. Costs one short watch for each informer that is below and does not get there by itself; calls for a
     /// floor that is being caught up with, or was in vain, cost nothing. Raise the floor first.
     pub(super) fn catch_up(&self, floor: &Arc<Floor>) {
-        for informer in self.state.lock().informers.values() {
+        for informer in self.state.lock().all() {
             if Arc::ptr_eq(informer.floor(), floor) {
                 informer.catch_up();
             }
@@ -125,7 +125,7 @@ impl Informers {
     /// The kind of one of the informers that read this floor.
     fn gvr_of(&self, floor: &Arc<Floor>) -> Option<Gvr> {
         let state = self.state.lock();
-        let mut informers = state.informers.values();
+        let mut informers = state.all();
         let found = informers.find(|informer| Arc::ptr_eq(informer.floor(), floor))?;
         Some(found.gvr.clone())
     }

@@ -1,21 +1,22 @@
-//! Kinds that are not kept in memory, and why.
+//! Kinds that are not kept in memory, or not in one encoding, and why.
 
 use std::convert::Infallible;
 use std::sync::Arc;
 
 use crate::facts::Facts;
 use crate::gvr::Gvr;
+use crate::holding::Holding;
 
 /// What the names of refused kinds may take, of all clusters together. Names come from requests. The least recently asked
 /// for are forgotten first: to forget one costs no more than to try it again.
 const REFUSED_BYTES: u64 = 16 << 20;
 
 /// Kinds that are not kept in memory, for a while.
-pub(crate) type Refused = Facts<Gvr, Refusal, Infallible>;
+pub(crate) type Refused = Facts<(Gvr, Holding), Refusal, Infallible>;
 
 /// None refused yet, in any cluster.
 pub(crate) fn none_refused() -> Arc<Refused> {
-    Facts::new(REFUSED_BYTES, |gvr, _| {
+    Facts::new(REFUSED_BYTES, |(gvr, _), _| {
         let names = gvr.group.len() + gvr.version.len() + gvr.resource.len();
         u32::try_from(names + 256).unwrap_or(u32::MAX)
     })
@@ -34,6 +35,8 @@ pub enum Refusal {
     MemoryLimit,
     /// Its lists are written in a form that would not be given back byte for byte.
     UnknownForm,
+    /// The server does not write it in protobuf: it is a custom resource, or of an extension server without.
+    NoProtobuf,
 }
 
 impl Refusal {
@@ -45,6 +48,7 @@ impl Refusal {
             Self::TooManyObjects => "too-many-objects",
             Self::MemoryLimit => "memory-limit",
             Self::UnknownForm => "unknown-form",
+            Self::NoProtobuf => "no-protobuf",
         }
     }
 }

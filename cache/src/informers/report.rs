@@ -4,6 +4,7 @@ use std::time::SystemTime;
 
 use super::{Informers, Refusal, State};
 use crate::gvr::Gvr;
+use crate::holding::Holding;
 use crate::informer::{Informer, LastError};
 use crate::resource_version::ResourceVersion;
 
@@ -40,6 +41,8 @@ impl InformerState {
 pub struct InformerReport {
     /// The kind.
     pub gvr: Gvr,
+    /// In which encoding its objects are held.
+    pub holding: Holding,
     /// Where its informer stands.
     pub state: InformerState,
     /// The version through which it is complete.
@@ -69,6 +72,7 @@ impl InformerReport {
         let (objects, bytes) = informer.size();
         Self {
             gvr: informer.gvr.clone(),
+            holding: informer.holding,
             state,
             resource_version,
             last_heard: resource_version
@@ -80,9 +84,10 @@ impl InformerReport {
         }
     }
 
-    fn refused(gvr: Gvr, refusal: Refusal) -> Self {
+    fn refused((gvr, holding): (Gvr, Holding), refusal: Refusal) -> Self {
         Self {
             gvr,
+            holding,
             state: InformerState::Refused(refusal),
             resource_version: None,
             last_heard: None,
@@ -96,9 +101,9 @@ impl InformerReport {
 
 impl State {
     /// A kind was refused: names come from requests, so only some of them are remembered.
-    pub(super) fn note_refused(&mut self, gvr: &Gvr) {
-        self.lately_refused.retain(|known| known != gvr);
-        self.lately_refused.push_back(gvr.clone());
+    pub(super) fn note_refused(&mut self, kind: (Gvr, Holding)) {
+        self.lately_refused.retain(|known| *known != kind);
+        self.lately_refused.push_back(kind);
         if self.lately_refused.len() > MOST_REFUSED_TOLD {
             self.lately_refused.pop_front();
         }
@@ -112,16 +117,16 @@ impl Informers {
         let generation = connection.as_ref().map(|connection| connection.generation);
         drop(connection);
         let lately: Vec<_> = self.state.lock().lately_refused.iter().cloned().collect();
-        let refused = lately.into_iter().filter_map(|gvr| {
-            let refusal = self.refused.get(&gvr)?;
-            Some(InformerReport::refused(gvr, refusal))
+        let refused = lately.into_iter().filter_map(|kind| {
+            let refusal = self.refused.get(&kind)?;
+            Some(InformerReport::refused(kind, refusal))
         });
         let informers = self.all().into_iter();
         let mut report: Vec<_> = informers
             .map(|informer| InformerReport::of(&informer, generation))
             .chain(refused)
             .collect();
-        report.sort_by(|a, b| a.gvr.cmp(&b.gvr));
+        report.sort_by(|a, b| (&a.gvr, a.holding).cmp(&(&b.gvr, b.holding)));
         report
     }
 }
@@ -148,16 +153,25 @@ mod tests {
             Gvr::new("", "v1", "pods"),
             Gvr::new("ex.io", "v1", "things"),
         );
-        informers.note_list(&pods);
-        informers.refuse(&things, Refusal::Forbidden);
-        let Lookup::Informer(informer) = informers.lookup(&pods) else {
+        informers.note_list(&pods, Holding::Objects);
+        informers.note_list(&pods, Holding::Protobuf);
+        informers.refuse(&things, Holding::Objects, Refusal::Forbidden);
+        let Lookup::Informer(informer) = informers.lookup(&pods, Holding::Objects) else {
             panic!("no informer of pods");
         };
         informer.failed("no answer".to_owned());
         let report = informers.report();
-        let told: Vec<_> = report.iter().map(|it| (&it.gvr, it.state)).collect();
+        let told: Vec<_> = report
+            .iter()
+            .map(|it| (&it.gvr, it.holding, it.state))
+            .collect();
         let refused = InformerState::Refused(Refusal::Forbidden);
-        let expected = [(&pods, InformerState::Syncing), (&things, refused)];
+        let syncing = InformerState::Syncing;
+        let expected = [
+            (&pods, Holding::Objects, syncing),
+            (&pods, Holding::Protobuf, syncing),
+            (&things, Holding::Objects, refused),
+        ];
         assert_eq!(told, expected);
         let error = report[0].last_error.as_ref().unwrap();
         assert_eq!(error.message, "no answer");

@@ -17,7 +17,10 @@ async fn reads_that_wait_start_no_more_kinds_than_may_be_unknown() {
     let (_connections, connected) = watch::channel(None);
     let informers = Informers::new("a", &fleet, connected, &stop);
     for at in 0..MOST_UNKNOWN + 10 {
-        informers.demand(&Gvr::new("ex.io", "v1", &format!("things{at}")));
+        informers.demand(
+            &Gvr::new("ex.io", "v1", &format!("things{at}")),
+            Holding::Objects,
+        );
     }
     assert_eq!(informers.all().len(), MOST_UNKNOWN);
     stop.cancel();
@@ -31,8 +34,8 @@ async fn all_versions_and_views_of_a_storage_have_one_floor() {
     let (_connections, connected) = watch::channel(None);
     let informers = Informers::new("a", &fleet, connected, &stop);
     let floor = |gvr: &Gvr| {
-        informers.note_list(gvr);
-        let Lookup::Informer(informer) = informers.lookup(gvr) else {
+        informers.note_list(gvr, Holding::Objects);
+        let Lookup::Informer(informer) = informers.lookup(gvr, Holding::Objects) else {
             panic!("no informer of {gvr}");
         };
         Arc::clone(informer.floor())
@@ -91,7 +94,7 @@ async fn kinds_that_are_always_kept_are_started_after_a_panic() {
 async fn writes_are_confirmed_and_deletions_checked_after_a_panic() {
     let (informers, _stop) = unconnected(InformersConfig::default());
     let gvr = Gvr::new("", "v1", "pods");
-    informers.note_list(&gvr);
+    informers.note_list(&gvr, Holding::Objects);
     planned::plan("confirm", 1);
     informers.unconfirmed(&gvr.storage(), 1);
     visited("confirm", 2).await;
@@ -104,7 +107,7 @@ async fn writes_are_confirmed_and_deletions_checked_after_a_panic() {
 async fn a_list_for_which_nobody_can_look_is_believed_as_it_was_told() {
     let (informers, _stop) = unconnected(InformersConfig::default());
     let gvr = Gvr::new("", "v1", "pods");
-    informers.note_list(&gvr);
+    informers.note_list(&gvr, Holding::Objects);
     let floor = informers.floor(&gvr.storage()).unwrap();
     planned::plan("told list", 1);
     let version = ResourceVersion::from_number(9);

@@ -7,6 +7,7 @@ use futures_util::FutureExt;
 
 use super::Informers;
 use crate::floor::Floor;
+use crate::holding::Holding;
 use crate::informer::Informer;
 use crate::panics::caught;
 use crate::resource_version::ResourceVersion;
@@ -25,11 +26,21 @@ impl Informers {
         (generation, epoch): (u64, u64),
         list: ToldList,
     ) {
-        let mut informers = self.of_floor(floor);
-        informers.retain(|informer| {
+        let judges = |informer: &Arc<Informer>| {
             let held = informer.publications().newest(generation);
             held.is_none_or(|held| held.bind(&list.selector).is_some())
-        });
+        };
+        let (mut informers, others): (Vec<_>, Vec<_>) =
+            self.of_floor(floor).into_iter().partition(judges);
+        // Those in protobuf read nothing but metadata: there are selectors that any server judges, and they do not.
+        let is_unjudged = informers.is_empty()
+            && others
+                .iter()
+                .any(|informer| informer.holding == Holding::Protobuf);
+        if is_unjudged {
+            self.told_version(floor, epoch, list.resource_version);
+            return;
+        }
         for informer in &informers {
             let held = informer.publications().newest(generation);
             // Short ones are compared at once.
@@ -75,8 +86,8 @@ impl Informers {
     /// The informers that read a floor.
     fn of_floor(&self, floor: &Arc<Floor>) -> Vec<Arc<Informer>> {
         let state = self.state.lock();
-        let informers = state.informers.values();
-        informers
+        state
+            .all()
             .filter(|informer| Arc::ptr_eq(informer.floor(), floor))
             .cloned()
             .collect()

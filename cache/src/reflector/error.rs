@@ -3,6 +3,7 @@
 use crate::envelope::EnvelopeError;
 use crate::frame::FrameTooLong;
 use crate::informers::Refusal;
+use crate::protobuf::read::Malformed;
 use crate::upstream::UpstreamError;
 
 /// A step of a reflector failed.
@@ -26,6 +27,8 @@ pub(crate) enum ReflectorError {
     Status { code: u16, message: String },
     #[error("the server sent bytes that are not what was asked for")]
     BadBytes(#[source] serde_json::Error),
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
     #[error("an unknown watch event")]
     UnknownEvent,
     #[error("an event is older than the one before it")]
@@ -93,7 +96,11 @@ impl ReflectorError {
     pub(crate) fn is_bad_bytes(&self) -> bool {
         matches!(
             self,
-            Self::BadBytes(_) | Self::UnknownEvent | Self::OutOfOrder | Self::FrameTooLong(_)
+            Self::BadBytes(_)
+                | Self::Malformed(_)
+                | Self::UnknownEvent
+                | Self::OutOfOrder
+                | Self::FrameTooLong(_)
         )
     }
 

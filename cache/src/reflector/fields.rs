@@ -16,6 +16,7 @@ use crate::connection::{Connection, InformerShard};
 use crate::envelope::Envelope;
 use crate::fields::Fields;
 use crate::gvr::Gvr;
+use crate::holding::Holding;
 
 /// The pause before a server that did not say is asked again.
 const PAUSE: Duration = Duration::from_secs(10);
@@ -41,6 +42,11 @@ impl Reflector {
         resource: &ApiResource,
     ) -> Result<Option<Fields>, ReflectorError> {
         let gvr = &self.informer.gvr;
+        if envelope.holding() == Holding::Protobuf {
+            // Nothing but metadata is read.
+            let fields = Fields::built_in(gvr, resource.namespaced);
+            return Ok(Some(fields.metadata_only()));
+        }
         if !envelope.is_unstructured() {
             return Ok(Some(Fields::built_in(gvr, resource.namespaced)));
         }

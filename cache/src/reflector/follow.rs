@@ -54,9 +54,14 @@ impl Reflector {
             &self.informer.gvr,
             &format!("watch=1&{options}&timeoutSeconds={seconds}"),
         );
-        let body = requests::open(connection, shard, &path, requests::JSON)
-            .await?
-            .into_body();
+        let body = requests::open(
+            connection,
+            shard,
+            &path,
+            requests::accept(self.informer.holding),
+        )
+        .await?
+        .into_body();
         let lasts = Duration::from_secs(seconds);
         Ok(Stream::new(body, lasts, self.envelope()?, &self.informer))
     }

@@ -6,12 +6,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
+use super::protobuf;
 use super::protocol::WatchEvent;
 use super::requests;
 use super::stream::Stream;
 use super::{Reflector, ReflectorError, State};
 use crate::connection::{Connection, InformerShard};
 use crate::envelope::Envelope;
+use crate::holding::Holding;
 use crate::informers::Refusal;
 use crate::object::{ListHead, ObjectHead};
 use crate::resource_version::ResourceVersion;
@@ -125,7 +127,8 @@ impl Reflector {
         let mut store = Store::default();
         loop {
             let path = requests::list_path(gvr, &query);
-            let body = requests::fetch_page(connection, shard, &path).await?;
+            let accept = requests::accept(self.informer.holding);
+            let body = requests::fetch_page(connection, shard, &path, accept).await?;
             let page = Page::read(body, Arc::clone(envelope)).await?;
             for element in page.elements {
                 store.stage(element);
@@ -179,16 +182,19 @@ impl Reflector {
 }
 
 /// A page of a list.
-struct Page {
-    elements: Vec<Element>,
-    continue_token: String,
-    resource_version: Option<ResourceVersion>,
+pub(super) struct Page {
+    pub(super) elements: Vec<Element>,
+    pub(super) continue_token: String,
+    pub(super) resource_version: Option<ResourceVersion>,
 }
 
 impl Page {
     /// Reads a page on a thread for such work: it cannot be read in part, and 500 large objects are several megabytes.
     async fn read(body: Bytes, envelope: Arc<Envelope>) -> Result<Self, ReflectorError> {
-        let page = tokio::task::spawn_blocking(move || Self::parse(&body, &envelope));
+        let page = tokio::task::spawn_blocking(move || match envelope.holding() {
+            Holding::Objects => Self::parse(&body, &envelope),
+            Holding::Protobuf => protobuf::page(&body),
+        });
         // Else it has panicked, or the runtime ends.
         page.await.unwrap_or(Err(ReflectorError::Ended))
     }

@@ -240,7 +240,13 @@ impl Probe {
             ),
         );
         let attest = async move {
-            let answer = requests::open(&connection, &shard, &path, requests::JSON).await?;
+            let answer = requests::open(
+                &connection,
+                &shard,
+                &path,
+                requests::accept(informer.holding),
+            )
+            .await?;
             let body = answer.into_body();
             let stream = Stream::new(body, ATTESTS_FOR, &envelope, &informer);
             attested(stream, from, target).await

@@ -1,11 +1,14 @@
-//! From the lines of a watch to events.
+//! From the lines of a watch to events, or from its frames.
 
 use crate::bookmark::{BookmarkForm, INITIAL_EVENTS_END};
 use crate::envelope::Envelope;
+use crate::holding::Holding;
 use crate::object::{ObjectHead, StatusHead, WatchFrame};
 use crate::reflector::ReflectorError;
 use crate::resource_version::ResourceVersion;
 use crate::store::{Element, Event};
+
+mod protobuf;
 
 /// What a line of a watch says.
 #[derive(Debug)]
@@ -23,11 +26,14 @@ pub(crate) enum WatchEvent {
     },
 }
 
-/// Reads one line of a watch.
+/// Reads one line or frame of a watch, as the kind is held.
 ///
 /// # Errors
-/// The line is not an event, or the event is an error of the server.
+/// It is not an event, or the event is an error of the server.
 pub(crate) fn event(envelope: &Envelope, line: &[u8]) -> Result<WatchEvent, ReflectorError> {
+    if envelope.holding() == Holding::Protobuf {
+        return protobuf::event(envelope, line);
+    }
     let frame = WatchFrame::parse(line).map_err(ReflectorError::BadBytes)?;
     let object = frame.object.get().as_bytes();
     if frame.event_type == "ERROR" {

@@ -10,16 +10,17 @@ use serde::Deserialize;
 
 use crate::connection::{Connection, InformerShard};
 use crate::gvr::Gvr;
+use crate::holding::Holding;
 use crate::informers::Refusal;
-use crate::object::{ListMeta, StatusHead};
+use crate::object::{ListMeta, StatusHead, protobuf};
 use crate::reflector::ReflectorError;
 use crate::resource_version::ResourceVersion;
 
 /// Time until an answer begins, and longest silence inside one that is read whole.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What is asked for where the objects count.
-pub(super) const JSON: &str = "application/json";
+/// What is asked for where the answer is read here.
+const JSON: &str = "application/json";
 
 /// What is asked for where only the list's own metadata count; plain JSON where a server has no other form.
 const METADATA: &str =
@@ -39,6 +40,15 @@ const PAGE_BYTES: usize = 1 << 30;
 
 /// Bytes of a page of metadata: 500 times 32 KiB.
 const METADATA_BYTES: usize = 16 << 20;
+
+/// What is asked for where the objects count.
+pub(super) const fn accept(holding: Holding) -> &'static str {
+    match holding {
+        Holding::Objects => JSON,
+        // Nothing else: a server that has no protobuf of a kind says so.
+        Holding::Protobuf => "application/vnd.kubernetes.protobuf",
+    }
+}
 
 /// The path of a kind's LIST, across namespaces.
 pub(crate) fn list_path(gvr: &Gvr, query: &str) -> String {
@@ -67,6 +77,11 @@ pub(crate) async fn open(
         .unwrap_or_default();
     let message = serde_json::from_slice::<StatusHead>(&body)
         .map(|status| status.message)
+        .or_else(|error| {
+            protobuf::status(&body)
+                .map(|(_, message)| message)
+                .ok_or(error)
+        })
         .unwrap_or_else(|_| String::from_utf8_lossy(&body[..body.len().min(200)]).into_owned());
     Err(ReflectorError::Status { code, message })
 }
@@ -77,7 +92,7 @@ pub(crate) async fn fetch(
     shard: &InformerShard,
     path: &str,
 ) -> Result<Bytes, ReflectorError> {
-    Ok(fetch_with_headers(connection, shard, path).await?.1)
+    Ok(fetch_with_headers(connection, shard, path, JSON).await?.1)
 }
 
 /// The headers and the whole body of a request's answer.
@@ -85,8 +100,9 @@ pub(crate) async fn fetch_with_headers(
     connection: &Connection,
     shard: &InformerShard,
     path: &str,
+    accept: &'static str,
 ) -> Result<(HeaderMap, Bytes), ReflectorError> {
-    let (head, body) = open(connection, shard, path, JSON).await?.into_parts();
+    let (head, body) = open(connection, shard, path, accept).await?.into_parts();
     Ok((head.headers, read(body, ANSWER_BYTES).await?))
 }
 
@@ -95,8 +111,9 @@ pub(super) async fn fetch_page(
     connection: &Connection,
     shard: &InformerShard,
     path: &str,
+    accept: &'static str,
 ) -> Result<Bytes, ReflectorError> {
-    let answer = open(connection, shard, path, JSON).await?;
+    let answer = open(connection, shard, path, accept).await?;
     read(answer.into_body(), PAGE_BYTES).await
 }
 
@@ -180,7 +197,7 @@ pub(crate) async fn api_resource(
         resources: Vec<ApiResource>,
     }
     let path = gvr.group_version_path();
-    let (headers, body) = fetch_with_headers(connection, shard, &path).await?;
+    let (headers, body) = fetch_with_headers(connection, shard, &path, JSON).await?;
     let list: ApiResourceList = serde_json::from_slice(&body).map_err(ReflectorError::BadBytes)?;
     let has = |resource: &ApiResource, verb: &str| resource.verbs.iter().any(|known| known == verb);
     list.resources

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::ReflectorError;
 use super::protocol::{self, WatchEvent};
 use crate::envelope::Envelope;
-use crate::frame::{FRAME_LIMIT, LineFramer};
+use crate::frame::{FRAME_LIMIT, Framer};
 use crate::informer::Informer;
 
 /// Bytes of lines that are read in one go: less than a millisecond of a worker thread. Only one object can be longer.
@@ -20,7 +20,7 @@ const STEP: usize = 64 << 10;
 /// An open watch, read line by line. Its informer hears whatever arrives.
 pub(super) struct Stream<B = Incoming> {
     body: B,
-    framer: LineFramer,
+    framer: Framer,
     envelope: Arc<Envelope>,
     informer: Arc<Informer>,
     ends: Instant,
@@ -38,7 +38,7 @@ impl<B: Body<Data = Bytes, Error = hyper::Error> + Unpin> Stream<B> {
     ) -> Self {
         Self {
             body,
-            framer: LineFramer::new(FRAME_LIMIT),
+            framer: Framer::new(envelope.holding(), FRAME_LIMIT),
             envelope: Arc::clone(envelope),
             informer: Arc::clone(informer),
             ends: Instant::now() + lasts,
@@ -62,7 +62,7 @@ impl<B: Body<Data = Bytes, Error = hyper::Error> + Unpin> Stream<B> {
                 tokio::task::yield_now().await;
             }
             while self.since_turn < STEP
-                && let Some(line) = self.framer.next_line()?
+                && let Some(line) = self.framer.next()?
             {
                 self.since_turn += line.len();
                 batch.push(protocol::event(&self.envelope, &line)?);
@@ -75,7 +75,7 @@ impl<B: Body<Data = Bytes, Error = hyper::Error> + Unpin> Stream<B> {
                     self.informer.hear();
                     self.framer.push(&chunk);
                 }
-                None if self.framer.has_partial_line() => return Err(ReflectorError::Truncated),
+                None if self.framer.has_partial() => return Err(ReflectorError::Truncated),
                 None => return Ok(None),
             }
         }

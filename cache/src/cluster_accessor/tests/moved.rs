@@ -14,6 +14,7 @@ use tokio::net::TcpListener;
 
 use super::*;
 use crate::gvr::Gvr;
+use crate::holding::Holding;
 use crate::informer::Scope;
 use crate::informers::Lookup;
 use crate::upstream::resolver::planned as names;
@@ -116,8 +117,8 @@ async fn another_address_of_a_name_is_dialled_and_nothing_is_listed_anew() {
     running.connected().await;
     let pods = Gvr::new("", "v1", "pods");
     let informers = running.accessor.informers();
-    informers.note_list(&pods);
-    let Lookup::Informer(informer) = informers.lookup(&pods) else {
+    informers.note_list(&pods, Holding::Objects);
+    let Lookup::Informer(informer) = informers.lookup(&pods, Holding::Objects) else {
         panic!("no informer");
     };
     let anything = Scope {
