@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use fleetcache_cache::continue_token::{ContinueToken, Style};
 use fleetcache_cache::form::Unwritable;
+use fleetcache_cache::holding::Holding;
 use fleetcache_cache::informer::NotServable;
 use fleetcache_cache::informers::{Lookup, Refusal};
 use fleetcache_cache::resource_version::ResourceVersion;
@@ -85,8 +86,8 @@ pub enum LiveReason {
     Never,
     /// The cluster does not allow it to the user, or could not say: its own answer is given.
     NotAllowed,
-    /// Nobody has asked for this kind, or too seldom.
-    NotStarted,
+    /// Nobody has asked for this kind in this encoding, or too seldom: this informer would answer.
+    NotStarted(Holding),
     /// The informer has not synced, or not resumed on this connection.
     NotSynced,
     /// Options that only the server can judge.
@@ -131,7 +132,7 @@ impl LiveReason {
             Self::Method => "method",
             Self::Never => "never",
             Self::NotAllowed => "not-allowed",
-            Self::NotStarted => "not-started",
+            Self::NotStarted(_) => "not-started",
             Self::NotSynced => "not-synced",
             Self::Options => "options",
             Self::Path => "path",
@@ -168,7 +169,7 @@ impl LiveReason {
             | Self::Scope
             | Self::Selector
             | Self::TooLong => "request",
-            Self::Absent | Self::Empty | Self::History | Self::NotStarted | Self::NotSynced => {
+            Self::Absent | Self::Empty | Self::History | Self::NotStarted(_) | Self::NotSynced => {
                 "miss"
             }
             Self::BelowFloor | Self::MaxAge | Self::Unconfirmed | Self::Unproven => "stale",
@@ -232,7 +233,7 @@ pub fn cacheable<'r>(
     let unset = settings.unset_resource_version(&resource.gvr);
     read.freshness = with_cache_control(read.freshness, unset, cache_control)?;
     read.writing = Writing::of(info.verb, info.query, headers);
-    read.writing.likely(&resource.gvr)?;
+    read.writing.of_some_kind()?;
     Ok((resource, read))
 }
 
@@ -292,7 +293,7 @@ pub fn informer(
     match lookup {
         Lookup::Informer(informer) => Ok(informer),
         Lookup::Never => Err(LiveReason::Never),
-        Lookup::NotStarted => Err(LiveReason::NotStarted),
+        Lookup::NotStarted(holding) => Err(LiveReason::NotStarted(holding)),
         Lookup::Refused(refusal) => Err(LiveReason::Refused(refusal)),
     }
 }

@@ -389,13 +389,12 @@ fn start_informer(cluster: &ClusterAccessor, info: &RequestInfo<'_>, reason: Liv
     else {
         return;
     };
+    let LiveReason::NotStarted(holding) = reason else {
+        return;
+    };
     match info.verb {
-        Verb::List | Verb::Watch if reason == LiveReason::NotStarted => {
-            cluster.informers().note_list(&resource.gvr)
-        }
-        Verb::Get if reason == LiveReason::NotStarted => {
-            cluster.informers().note_get(&resource.gvr)
-        }
+        Verb::List | Verb::Watch => cluster.informers().note_list(&resource.gvr, holding),
+        Verb::Get => cluster.informers().note_get(&resource.gvr, holding),
         _ => {}
     }
 }

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fleetcache_cache::connection::Connection;
+use fleetcache_cache::gvr::Gvr;
 use fleetcache_cache::informer::{Informer, NotServable, Scope};
-use fleetcache_cache::informers::Lookup;
+use fleetcache_cache::informers::Informers;
 use fleetcache_cache::resource_version::ResourceVersion;
 use fleetcache_cache::store::Snapshot;
 use http::header::WARNING;
@@ -20,6 +21,7 @@ use crate::error::Error;
 use crate::handler::ClusterSettings;
 use crate::read_settings::{OnMissingInformer, ReadSettings, WhenDisconnected};
 use crate::request_info::{RequestInfo, ResourcePath, Verb};
+use crate::writing::{Writing, Written};
 use crate::{question, status, watch};
 
 /// A request that an informer could answer.
@@ -40,6 +42,13 @@ impl<'r> Asked<'r> {
         }
         let (resource, read) = decision::cacheable(info, headers, settings)?;
         Ok(Self::Read(resource, read))
+    }
+
+    fn writing(&self) -> Writing {
+        match self {
+            Self::Read(_, read) => read.writing,
+            Self::Watch(_, watch) => watch.writing,
+        }
     }
 
     fn resource(&self) -> &'r ResourcePath<'r> {
@@ -129,7 +138,7 @@ pub async fn answer(
     };
     let now = asked.answer(&reader, settings).await?;
     let Err(reason) = now else { return Ok(now) };
-    let missing = matches!(reason, LiveReason::NotStarted | LiveReason::NotSynced);
+    let missing = matches!(reason, LiveReason::NotStarted(_) | LiveReason::NotSynced);
     if !missing || !asked.may_wait() || on_missing == OnMissingInformer::Live {
         return Ok(now);
     }
@@ -137,13 +146,7 @@ pub async fn answer(
     if let Err(reason) = reader.may_see(asked.resource()).await {
         return Ok(Err(reason));
     }
-    wait_for_informer(
-        &reader,
-        asked.resource(),
-        on_missing,
-        settings.request_timeout,
-    )
-    .await?;
+    wait_for_informer(&reader, &asked, on_missing, settings.request_timeout).await?;
     asked.answer(&reader, settings).await
 }
 
@@ -154,14 +157,24 @@ pub async fn answer(
 /// There is no informer yet, and the configuration says that this is an error.
 async fn wait_for_informer(
     reader: &Reader<'_>,
-    resource: &ResourcePath<'_>,
+    asked: &Asked<'_>,
     on_missing: OnMissingInformer,
     patience: Duration,
 ) -> Result<(), Error> {
     let (cluster, connection) = (&reader.access.cluster, reader.connection);
-    let informers = cluster.informers();
-    informers.demand(&resource.gvr);
-    let Lookup::Informer(informer) = informers.lookup(&resource.gvr) else {
+    let (informers, resource) = (cluster.informers(), asked.resource());
+    let look = || {
+        informer_for(
+            informers,
+            &resource.gvr,
+            asked.writing(),
+            connection.generation,
+        )
+    };
+    if let Err(LiveReason::NotStarted(holding)) = look() {
+        informers.demand(&resource.gvr, holding);
+    }
+    let Ok((informer, _)) = look() else {
         // The kind is one that stays live, for a reason of its own.
         return Ok(());
     };
@@ -178,20 +191,35 @@ async fn wait_for_informer(
     Ok(())
 }
 
+/// The informer that can answer what is to be written so, and how it is written.
+///
+/// # Errors
+/// Why there is none.
+pub(crate) fn informer_for(
+    informers: &Informers,
+    gvr: &Gvr,
+    writing: Writing,
+    generation: u64,
+) -> Result<(Arc<Informer>, Written), LiveReason> {
+    let written = writing.of_gvr(gvr, informers)?;
+    let found = informers.find(gvr, written.form, generation);
+    Ok((decision::informer(found)?, written))
+}
+
 async fn from_informer(
     reader: &Reader<'_>,
     resource: &ResourcePath<'_>,
     read: &CachedRead,
 ) -> Result<Result<Response<Body>, LiveReason>, Error> {
-    let informers = reader.access.cluster.informers();
-    let informer = match decision::informer(informers.lookup(&resource.gvr)) {
-        Ok(informer) => informer,
+    let (informers, connection) = (reader.access.cluster.informers(), reader.connection);
+    let generation = connection.generation;
+    let (informer, _) = match informer_for(informers, &resource.gvr, read.writing, generation) {
+        Ok(found) => found,
         Err(reason) => return Ok(Err(reason)),
     };
     if let Err(reason) = reader.may_see(resource).await {
         return Ok(Err(reason));
     }
-    let connection = reader.connection;
     let on = (connection.generation, connection.epoch);
     let held = snapshot(&informer, on, scope(resource), read.freshness).await;
     let snapshot = match (held, &read.from) {
@@ -259,7 +287,9 @@ pub async fn last_known(
     if !allowed {
         return None;
     }
-    let informer = decision::informer(cluster.informers().lookup(&resource.gvr)).ok()?;
+    let (informers, gvr) = (cluster.informers(), &resource.gvr);
+    let form = read.writing.of_gvr(gvr, informers).ok()?.form;
+    let informer = decision::informer(informers.find_last_known(gvr, form)).ok()?;
     // The floor is not asked: what was told since the informer was last right cannot be had now.
     let (epoch, scope) = (lost.epoch, scope(resource));
     let held = || informer.read_last_known(epoch, scope);

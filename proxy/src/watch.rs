@@ -20,9 +20,9 @@ use tokio::time::{Instant, Sleep};
 
 use crate::body::{Body, BoxError};
 use crate::cached::from_memory;
+use crate::decision::LiveReason;
 use crate::decision::watch::{Begin, CachedWatch};
-use crate::decision::{self, LiveReason};
-use crate::memory::{Reader, scope, snapshot, young_enough};
+use crate::memory::{Reader, informer_for, scope, snapshot, young_enough};
 use crate::rarely::Rarely;
 use crate::request_info::ResourcePath;
 use crate::sent::TURN_BYTES;
@@ -50,17 +50,16 @@ pub(crate) async fn answer(
 ) -> Result<Response<Body>, LiveReason> {
     let (access, connection) = (reader.access, reader.connection);
     let informers = access.cluster.informers();
-    let informer = decision::informer(informers.lookup(&resource.gvr))?;
+    let generation = connection.generation;
+    let (informer, written) = informer_for(informers, &resource.gvr, watch.writing, generation)?;
     reader.may_see(resource).await?;
-    let on = (connection.generation, connection.epoch);
+    let on = (generation, connection.epoch);
     let begun = begin(&informer, on, resource, watch);
     let begun = connection.closed().run_until_cancelled(begun).await;
     let (watcher, held) = match begun.unwrap_or_else(|| Err(NotServable::NotSynced.into())) {
         Ok(begun) => begun,
         Err(NotBegun::Live(why)) => return Err(why),
         Err(NotBegun::Expired { asked, from }) => {
-            // What is held of the kind would tell its sort, and that may be nothing now.
-            let written = watch.writing.likely(&resource.gvr)?;
             let event = match written.form.is_protobuf() {
                 true => status::too_old_frame(asked, from),
                 false => status::too_old_event(asked, from),
@@ -126,6 +125,9 @@ pub(crate) async fn begin(
         }
     };
     let written = watch.writing.of_kind(held.is_unstructured())?;
+    if !held.writes(written.form) {
+        return Err(LiveReason::Representation.into());
+    }
     let selector = held.bind(&watch.selector).ok_or(LiveReason::Selector)?;
     let mut watcher = watcher
         .of(resource.namespace.as_deref(), selector)

@@ -10,7 +10,6 @@ use fleetcache_cache::cluster_accessor::{
 };
 use fleetcache_cache::cluster_cache::ClusterCache;
 use fleetcache_cache::connection::Connection;
-use fleetcache_cache::informers::Lookup;
 use http::{HeaderMap, HeaderValue};
 use serde::{Deserialize, Serialize};
 
@@ -23,9 +22,10 @@ use crate::error::{Error, cause};
 use crate::handler::{ClusterSettings, impersonates};
 use crate::identity::Identity;
 use crate::limits::Limits;
-use crate::memory;
+use crate::memory::{self, informer_for};
 use crate::read_settings::OnMissingInformer;
 use crate::request_info::{RequestInfo, ResourcePath};
+use crate::writing::Writing;
 
 mod client;
 mod fleet;
@@ -77,6 +77,9 @@ pub enum Answer {
 pub struct InformerState {
     /// `not started`, `syncing` or `synced`.
     pub state: String,
+    /// `json` or `protobuf`: in which encoding it holds the objects.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encoding: Option<String>,
     /// The version it is complete through.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_version: Option<String>,
@@ -163,7 +166,9 @@ pub async fn explain(clusters: &ClusterCache, limits: &Limits, question: &Questi
         Err(_) => Err(LiveReason::NotSynced),
     };
     let informer = info.resource.as_ref();
-    let informer = informer.map(|resource| informer_state(&cluster, &connection, resource));
+    let writing = Writing::of(info.verb, info.query, headers);
+    let informer =
+        informer.map(|resource| informer_state(&cluster, &connection, resource, writing));
     let (answer, reason, mut sentence) = match outcome {
         Ok(()) if asks_about_users => (Answer::Memory, "", sentences::ALLOWED.to_owned()),
         Ok(()) => (Answer::Memory, "", "It is answered from memory.".to_owned()),
@@ -179,7 +184,10 @@ pub async fn explain(clusters: &ClusterCache, limits: &Limits, question: &Questi
         informer: informer
             .filter(|_| !matches!(outcome, Err(LiveReason::Never | LiveReason::Method))),
     };
-    let is_missing = matches!(outcome, Err(LiveReason::NotStarted | LiveReason::NotSynced));
+    let is_missing = matches!(
+        outcome,
+        Err(LiveReason::NotStarted(_) | LiveReason::NotSynced)
+    );
     match settings.reads.on_missing_informer {
         OnMissingInformer::Fail if is_missing => {
             explanation.answer = Answer::Error;
@@ -315,9 +323,11 @@ fn informer_state(
     cluster: &Arc<ClusterAccessor>,
     connection: &Connection,
     resource: &ResourcePath<'_>,
+    writing: Writing,
 ) -> InformerState {
     let informers = cluster.informers();
-    let Lookup::Informer(informer) = informers.lookup(&resource.gvr) else {
+    let found = informer_for(informers, &resource.gvr, writing, connection.generation);
+    let Ok((informer, _)) = found else {
         return InformerState {
             state: "not started".to_owned(),
             ..InformerState::default()
@@ -330,6 +340,7 @@ fn informer_state(
     let told = |version: u64| (version > 0).then(|| version.to_string());
     InformerState {
         state: if is_synced { "synced" } else { "syncing" }.to_owned(),
+        encoding: Some(informer.holding.as_str().to_owned()),
         resource_version: informer.resource_version().and_then(|it| told(it.get())),
         floor: floor.and_then(|it| told(it.get())),
         age_seconds: is_synced.then(|| informer.age().as_secs()),
@@ -356,6 +367,9 @@ impl fmt::Display for Explanation {
         write!(f, "\n{}", self.sentence)?;
         if let Some(informer) = &self.informer {
             write!(f, "\ninformer: {}", informer.state)?;
+            if let Some(encoding) = &informer.encoding {
+                write!(f, ", holds {encoding}")?;
+            }
             if let Some(version) = &informer.resource_version {
                 let floor = informer.floor.as_deref().unwrap_or("none");
                 write!(

@@ -1,7 +1,8 @@
-//! How memory writes what was asked for, where it can: objects in JSON, and their metadata alone in JSON or protobuf.
+//! How memory writes what was asked for, where it can: objects and their metadata alone, in JSON or protobuf.
 
 use fleetcache_cache::form::Form;
 use fleetcache_cache::gvr::Gvr;
+use fleetcache_cache::informers::Informers;
 use http::HeaderMap;
 
 use crate::decision::LiveReason;
@@ -78,12 +79,28 @@ impl Writing {
         }
     }
 
-    /// How a kind is likely to be written that is not in memory: only groups of custom resources are known by their names.
+    /// Whether there are kinds that memory can write so.
+    ///
+    /// # Errors
+    /// There are none.
+    pub fn of_some_kind(self) -> Result<(), LiveReason> {
+        match self.built_in.or(self.custom) {
+            Some(_) => Ok(()),
+            None => Err(LiveReason::Representation),
+        }
+    }
+
+    /// How a kind is written, as far as is known which sort it is of. Where no informer has found out, only groups of custom
+    /// resources are known by their names.
     ///
     /// # Errors
     /// Memory cannot write it.
-    pub fn likely(self, gvr: &Gvr) -> Result<Written, LiveReason> {
-        let is_custom = gvr.group.contains('.') && !gvr.group.ends_with(".k8s.io");
+    pub fn of_gvr(self, gvr: &Gvr, informers: &Informers) -> Result<Written, LiveReason> {
+        // Mostly it makes no difference.
+        let is_custom = self.built_in != self.custom
+            && informers
+                .is_custom(gvr)
+                .unwrap_or_else(|| gvr.group.contains('.') && !gvr.group.ends_with(".k8s.io"));
         self.of_kind(is_custom)
     }
 
@@ -114,7 +131,8 @@ fn in_memory(offer: Offer, verb: Verb, query: &str, headers: &HeaderMap) -> Opti
         (Encoding::Json { pretty }, None) => (Form::Object, pretty),
         (Encoding::Json { pretty }, Some(version)) => (Form::Metadata(version), pretty),
         (Encoding::Protobuf, Some(version)) => (Form::ProtobufMetadata(version), false),
-        (Encoding::Protobuf, None) | (Encoding::Yaml, _) => return None,
+        (Encoding::Protobuf, None) => (Form::Protobuf, false),
+        (Encoding::Yaml, _) => return None,
     };
     let gzip = gzip::is_accepted(headers);
     Some(Written { form, pretty, gzip })

@@ -54,8 +54,9 @@ impl Informers {
 
     fn choose(&self, gvr: &Gvr, form: Form, is_ready: impl Fn(&Informer) -> bool) -> Lookup {
         let rank = |found: &Lookup| match found {
-            Lookup::Informer(informer) if is_ready(informer) => 3,
-            Lookup::Informer(_) => 2,
+            Lookup::Informer(informer) if is_ready(informer) => 4,
+            Lookup::Informer(_) => 3,
+            Lookup::NotStarted(holding) if *holding == form.starts() => 2,
             Lookup::NotStarted(_) => 1,
             Lookup::Never | Lookup::Refused(_) => 0,
         };
@@ -151,11 +152,10 @@ mod tests {
         assert!(matches!(find(Form::Object), Lookup::NotStarted(_)));
         informers.note_list(&pods, Holding::Objects);
         let objects = running(find(Form::Object));
+        sync(&objects);
         assert!(Arc::ptr_eq(&objects, &running(find(metadata))));
         sync(&in_protobuf);
         assert!(Arc::ptr_eq(&in_protobuf, &running(find(metadata))));
-        sync(&objects);
-        assert!(Arc::ptr_eq(&objects, &running(find(metadata))));
         assert_eq!(informers.all().len(), 2);
         // They share a floor: who was told by one is told nothing older by the other.
         assert!(Arc::ptr_eq(objects.floor(), in_protobuf.floor()));

@@ -75,7 +75,7 @@ pub fn watchable<'r>(
     }
     // Whether lines are indented is not asked: those of a stream are not.
     watch.writing = Writing::of(info.verb, info.query, headers);
-    watch.writing.likely(&resource.gvr)?;
+    watch.writing.of_some_kind()?;
     Ok((resource, watch))
 }
 

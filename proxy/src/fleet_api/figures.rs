@@ -25,6 +25,8 @@ pub(super) struct Figures {
 pub(super) struct InformerFigures {
     /// Bytes of its objects, of their recent changes and of what is kept for pages.
     pub bytes: usize,
+    /// In which encoding its objects are held: `json` or `protobuf`.
+    pub encoding: String,
     /// The API group; absent for the core group.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub group: String,
@@ -109,6 +111,7 @@ impl From<InformerReport> for InformerFigures {
         let version = report.resource_version;
         Self {
             bytes: report.bytes,
+            encoding: report.holding.as_str().to_owned(),
             group: report.gvr.group.to_string(),
             last_error: report.last_error.map(|error| ErrorFigures {
                 message: error.message,

@@ -113,6 +113,10 @@ fn object(kind: &Value) -> Value {
                     "Bytes of its objects, of their recent changes and of what is kept for pages.",
                 ),
             ),
+            (
+                "encoding",
+                text("In which encoding its objects are held: json or protobuf."),
+            ),
             ("group", text("The API group; absent for the core group.")),
             ("lastError", error),
             (

@@ -76,8 +76,8 @@ pub(super) fn sentence(reason: LiveReason) -> &'static str {
              and answers them all itself. Grant it the ClusterRole that `fleetcache rbac` prints; it is tried again every 10 s, \
              and by `fleetcache refresh` at once."
         }
-        LiveReason::NotStarted => {
-            "Nobody has read this kind lately. The first LIST or watch that the cluster allows, or the third GET within a \
+        LiveReason::NotStarted(_) => {
+            "Nobody has read this kind lately, or not in this encoding (JSON and protobuf are kept apart). The first LIST or watch that the cluster allows, or the third GET within a \
              minute, starts its informer; `cache: always` under `resources` starts it at the connect."
         }
         LiveReason::NotSynced => {
@@ -95,7 +95,7 @@ pub(super) fn sentence(reason: LiveReason) -> &'static str {
         }
         LiveReason::Refused(refusal) => refused(refusal),
         LiveReason::Representation => {
-            "It asks for something that memory cannot write, such as a Table, YAML or objects in protobuf; or for metadata in \
+            "It asks for something that memory cannot write, such as a Table or YAML; or for metadata in \
              protobuf where JSON does not tell all of it. Ask with `Accept: application/json`: `kubectl get -o json` does."
         }
         LiveReason::ResourceVersion => {
@@ -108,7 +108,8 @@ pub(super) fn sentence(reason: LiveReason) -> &'static str {
         }
         LiveReason::Selector => {
             "It has a selector that only the cluster can judge: a malformed one, or a field by which memory does not know how \
-             the cluster selects this kind. The table of fields in docs/API.md names those it knows."
+             the cluster selects this kind. The table of fields in docs/API.md names those it knows; of objects in protobuf it \
+             knows only `metadata.name` and `metadata.namespace`."
         }
         LiveReason::Subresource => "It asks for a subresource, and those are the cluster's own.",
         LiveReason::TooLong => {
@@ -146,6 +147,10 @@ fn refused(refusal: Refusal) -> &'static str {
         }
         Refusal::UnknownForm => {
             "The cluster writes lists of this kind in a form that memory would not give back byte for byte, so it is not kept."
+        }
+        Refusal::NoProtobuf => {
+            "The cluster does not write this kind in protobuf: it is a custom resource, or of an extension server without. \
+             A client that takes JSON too is answered from memory; ask with `Accept: application/json`."
         }
     }
 }

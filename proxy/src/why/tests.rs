@@ -60,6 +60,7 @@ fn an_explanation_is_printed_for_people() {
         allowed_users_only: true,
         informer: Some(InformerState {
             state: "synced".to_owned(),
+            encoding: Some("protobuf".to_owned()),
             resource_version: Some("7".to_owned()),
             floor: Some("9".to_owned()),
             age_seconds: Some(3),
@@ -71,7 +72,7 @@ fn an_explanation_is_printed_for_people() {
         explanation.to_string(),
         "list pods.v1 of cluster \"a\": live (below-floor), for a user whom the cluster allows it\n\
          So it is.\n\
-         informer: synced, complete through resourceVersion 7, floor 9, 2 objects, 100 bytes, server heard 3 s ago"
+         informer: synced, holds protobuf, complete through resourceVersion 7, floor 9, 2 objects, 100 bytes, server heard 3 s ago"
     );
     let json = serde_json::to_string(&explanation).unwrap();
     assert_eq!(

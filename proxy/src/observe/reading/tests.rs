@@ -4,6 +4,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use fleetcache_cache::eviction::Fleet;
 use fleetcache_cache::gvr::Gvr;
+use fleetcache_cache::holding::Holding;
 use fleetcache_cache::informers::InformersConfig;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -41,7 +42,7 @@ impl Cluster {
     }
 
     fn start_informer(&self) {
-        self.informers.note_list(&self.pods);
+        self.informers.note_list(&self.pods, Holding::Objects);
     }
 
     fn floor(&self) -> Option<Arc<Floor>> {
