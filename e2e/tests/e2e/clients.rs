@@ -9,7 +9,7 @@ mod writers;
 
 use serde_json::Value;
 
-use crate::pair::{Pair, warm};
+use crate::pair::{ENCODINGS, Pair, warm_as};
 use observer::{Endpoint, Observer, is_hit, is_list, is_request, is_watch, query};
 use truth::Truth;
 use writers::Writers;
@@ -26,11 +26,6 @@ struct Reader {
 }
 
 impl Reader {
-    /// Protobuf of objects is always live.
-    fn is_of_memory(self) -> bool {
-        matches!(self.client, "dynamic" | "json" | "metadata")
-    }
-
     async fn start(self, when: &str, endpoint: Endpoint<'_>) -> Observer {
         let Self {
             scenario,
@@ -91,7 +86,9 @@ async fn check(readers: &[Reader]) {
         running.push((reader, reader.start("cold", endpoint(&proxied)).await));
     }
     watched(&running, WATCHES).await;
-    warm(&pair.proxied, &path).await;
+    for accept in ENCODINGS {
+        warm_as(&pair.proxied, &path, accept).await;
+    }
     let mut hot = Vec::new();
     for &reader in readers {
         hot.push((reader, reader.start("warm", endpoint(&proxied)).await));
@@ -114,9 +111,7 @@ async fn check(readers: &[Reader]) {
         let what = observer.what.clone();
         let lines = observer.end().await;
         report(&what, reader.check(&lines, &truth));
-        if reader.is_of_memory() {
-            check_hits(&what, &lines);
-        }
+        check_hits(&what, &lines);
     }
     truth.check_list(&pair.direct, &path).await;
     truth.check_list(&pair.proxied, &path).await;

@@ -5,7 +5,7 @@ mod kinds;
 mod reads;
 mod tally;
 mod watches;
-mod wire;
+pub(crate) mod wire;
 mod writes;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -216,5 +216,5 @@ async fn nobody_is_told_less_than_anybody_was() {
         .await
         .unwrap();
     println!("{}", world.tally());
-    world.tally().assert_hits(&["json"]);
+    world.tally().assert_hits(&["json", "protobuf"]);
 }

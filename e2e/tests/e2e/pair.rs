@@ -36,6 +36,12 @@ impl Pair {
     }
 }
 
+/// As plain clients and typed ones ask for objects: of built-in kinds these are of two informers.
+pub(crate) const ENCODINGS: [&str; 2] = [
+    "application/json",
+    "application/vnd.kubernetes.protobuf,application/json",
+];
+
 /// A proxy for this cluster alone, and a client on either side of it.
 pub(crate) async fn connect(cluster: &ControlPlane) -> (Client, Client, Proxy) {
     let proxy = Proxy::for_kubeconfigs(&[cluster.proxy_kubeconfig()])
@@ -60,11 +66,16 @@ pub(crate) async fn connected(proxied: &Client) {
 
 /// Reads until the proxy says that it answered from memory, and returns that answer. Reading is also what makes it warm.
 pub(crate) async fn warm(proxied: &Client, path: &str) -> Answer {
+    warm_as(proxied, path, "application/json").await
+}
+
+/// Likewise in a representation, which may be of an informer of its own.
+pub(crate) async fn warm_as(proxied: &Client, path: &str, accept: &str) -> Answer {
     wait_for(
-        &format!("{path} to be answered from memory"),
+        &format!("{path} to be answered from memory as {accept}"),
         PATIENCE,
         async || {
-            let answer = proxied.get(path).await?.ok()?;
+            let answer = proxied.get_with(path, &[("accept", accept)]).await?.ok()?;
             anyhow::ensure!(
                 answer.is_hit(),
                 "Cache-Status was '{}'",

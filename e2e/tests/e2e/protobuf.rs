@@ -15,6 +15,12 @@ pub(crate) fn without_list_version(body: &[u8]) -> String {
     without(body, &moving)
 }
 
+/// The token with which a list goes on; "" where nothing follows.
+pub(crate) fn continue_token(body: &[u8]) -> Option<String> {
+    let token = field(list_metadata(body)?, 3)?;
+    String::from_utf8(token.to_vec()).ok()
+}
+
 /// A frame of a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Frame {

@@ -7,6 +7,7 @@ mod fields;
 mod metadata;
 mod odd;
 mod pretty;
+mod protobuf;
 mod selectors;
 mod warnings;
 
@@ -15,7 +16,7 @@ use fleetcache_e2e::control_plane::{ControlPlane, Options, random_name};
 use fleetcache_e2e::poll::{PATIENCE, wait_for};
 use serde_json::{Value, json};
 
-use crate::pair::{Comparable, Pair, compare, connect, connected, warm};
+use crate::pair::{Comparable, Pair, compare, connect, connected, warm, warm_as};
 
 /// Asks both sides until they agree, so that writes of other tests to the shared cluster cannot make them differ: the
 /// server is asked before and after the proxy, and only counts when it said the same twice.
@@ -246,7 +247,9 @@ pub(crate) async fn define_widgets(client: &Client, group: &str) -> String {
     let name = format!("widgets.{group}");
     let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}});
     let definition = json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": name},
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        // Asked for where a group is Kubernetes' own.
+        "metadata": {"name": name, "annotations": {"api-approved.kubernetes.io": "unapproved, for tests"}},
         "spec": {
             "group": group, "scope": "Namespaced",
             "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetCollection"},

@@ -14,7 +14,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::State;
-use crate::pair::warm;
+use crate::pair::{ENCODINGS, warm_as};
 
 /// Names under which nobody has asked for anything: one for each row and attempt.
 const COLD: usize = 800;
@@ -98,11 +98,14 @@ impl Cluster {
             .await
             .unwrap();
         }
-        for kind in KINDS {
-            warm(&cluster.proxied, &format!("/clusters/warm{kind}")).await;
+        let both = |kind: &'static str| ENCODINGS.map(|accept| (kind, accept));
+        for (kind, accept) in KINDS.into_iter().flat_map(both) {
+            let warm = format!("/clusters/warm{kind}");
+            warm_as(&cluster.proxied, &warm, accept).await;
             let syncing = format!("/clusters/syncing{kind}");
             wait_for("the informer to start", PATIENCE, async || {
-                let answer = cluster.proxied.get(&syncing).await?.ok()?;
+                let headers = [("accept", accept)];
+                let answer = cluster.proxied.get_with(&syncing, &headers).await?.ok()?;
                 anyhow::ensure!(
                     answer.cache_status() == State::Syncing.detail(),
                     "{}",
@@ -129,7 +132,9 @@ impl Cluster {
     /// since nobody writes.
     pub(super) async fn caught_up(&self) {
         for kind in KINDS {
-            warm(&self.proxied, &format!("/clusters/warm{kind}")).await;
+            for accept in ENCODINGS {
+                warm_as(&self.proxied, &format!("/clusters/warm{kind}"), accept).await;
+            }
         }
     }
 

@@ -108,9 +108,9 @@ impl World {
             query.insert(0, '?');
         }
         let representation = match rng.random_range(0..20) {
-            0..=11 => "json",
-            12..=14 => "table",
-            15..=17 => "metadata",
+            0..=9 => "json",
+            10..=11 => "table",
+            12..=14 => "metadata",
             _ if kind.built_in => "protobuf",
             _ => "json",
         };

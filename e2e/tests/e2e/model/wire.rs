@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::forward::Shown;
 
 /// All objects of an answer; `None` where it is none of objects.
-pub(super) fn shown(answer: &Answer) -> Option<Vec<Shown>> {
+pub(crate) fn shown(answer: &Answer) -> Option<Vec<Shown>> {
     if let Some(unknown) = answer.body.strip_prefix(b"k8s\0") {
         return protobuf(unknown);
     }
@@ -22,8 +22,12 @@ pub(super) fn shown(answer: &Answer) -> Option<Vec<Shown>> {
     objects.into_iter().map(object).collect()
 }
 
-/// The version of a list of JSON.
+/// The version of a list.
 pub(super) fn list_version(answer: &Answer) -> Option<u64> {
+    if let Some(unknown) = answer.body.strip_prefix(b"k8s\0") {
+        let version = first(first(first(unknown, 2)?, 1)?, 2)?;
+        return str::from_utf8(version).ok()?.parse().ok();
+    }
     let list = answer.json().ok()?;
     list["metadata"]["resourceVersion"].as_str()?.parse().ok()
 }

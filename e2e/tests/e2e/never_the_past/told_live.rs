@@ -12,6 +12,8 @@ use hyper::body::Incoming;
 use serde_json::{Value, json};
 
 use super::{Bench, configmap, rounds, version};
+use crate::model::wire;
+use crate::pair::warm_as;
 
 const JSON: &str = "application/json";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
@@ -32,6 +34,8 @@ struct Elsewhere {
     large: String,
     reads: usize,
     hits: usize,
+    /// Those of another informer.
+    in_protobuf: usize,
 }
 
 impl Elsewhere {
@@ -40,6 +44,7 @@ impl Elsewhere {
         let direct = bench._pair.cluster.client().unwrap();
         let namespace = bench._pair.cluster.namespace("large").await.unwrap();
         let large = format!("/api/v1/namespaces/{namespace}/configmaps");
+        warm_as(&bench.reader, &bench.configmaps, PROTOBUF).await;
         let object = configmap("large", &[]);
         direct.create(&large, &object).await.unwrap().ok().unwrap();
         Self {
@@ -48,6 +53,7 @@ impl Elsewhere {
             large: format!("{large}/large"),
             reads: 0,
             hits: 0,
+            in_protobuf: 0,
         }
     }
 
@@ -112,6 +118,12 @@ impl Elsewhere {
             version(&seen) >= version(written),
             "{what}: LIST ({answer}) gives {seen} after {written} was told"
         );
+        let (answer, seen) = self.listed_in_protobuf().await;
+        let seen = seen.unwrap_or_else(|| panic!("{what}: {answer} lacks {written} in protobuf"));
+        assert!(
+            seen >= version(written),
+            "{what}: {answer} gives {seen} in protobuf after {written} was told"
+        );
     }
 
     /// No reader sees `c`.
@@ -121,6 +133,11 @@ impl Elsewhere {
         assert_eq!(
             seen, None,
             "{what}: LIST ({answer}) shows what was told to be gone"
+        );
+        let (answer, seen) = self.listed_in_protobuf().await;
+        assert_eq!(
+            seen, None,
+            "{what}: {answer} shows in protobuf what was told to be gone"
         );
         let answer = self.bench.reader.get(&self.path()).await.unwrap();
         assert_eq!(answer.status, 404, "{what}: {}", answer.text());
@@ -137,10 +154,23 @@ impl Elsewhere {
         (status, found.cloned())
     }
 
+    /// The version that a list in protobuf has of `c`, and where the list came from.
+    async fn listed_in_protobuf(&mut self) -> (String, Option<u64>) {
+        let headers = [("accept", PROTOBUF)];
+        let answer = self.bench.reader.get_with(&self.bench.configmaps, &headers);
+        let answer = answer.await.unwrap();
+        self.in_protobuf += usize::from(answer.is_hit());
+        let shown = wire::shown(&answer).unwrap();
+        let found = shown.iter().find(|object| object.name == "c");
+        let version = found.map(|object| object.version);
+        (answer.cache_status().to_owned(), version)
+    }
+
     fn finish(&self, what: &str) {
         println!("{what}: {} of {} reads from memory", self.hits, self.reads);
+        println!("{what}: {} in protobuf", self.in_protobuf);
         assert!(
-            self.hits > 0,
+            self.hits > 0 && self.in_protobuf > 0,
             "{what}: nothing was answered from memory, so nothing was proven"
         );
     }

@@ -21,10 +21,10 @@ fn in_protobuf(accept: &str) -> String {
 }
 
 /// Attempts at watches that must outlast what is written beside them, however slow the machine.
-const ATTEMPTS: u64 = 4;
+pub(super) const ATTEMPTS: u64 = 4;
 
 /// Everything that metadata can have, as a client may write it.
-fn metadata(name: &str) -> Value {
+pub(super) fn metadata(name: &str) -> Value {
     json!({
         "name": name, "labels": {"is": name, "empty": ""}, "annotations": {"text": "<&> \\ \" }{", "z": "", "a": "b"},
         "finalizers": ["example.com/b", "example.com/a"],
@@ -124,7 +124,7 @@ async fn of_watches_it_is_the_servers_in_protobuf() {
         let object = |name: &str| json!({"apiVersion": api_version, "kind": kind, "metadata": metadata(name)});
         let mut attempt = 1;
         loop {
-            let [server, proxy] = watched(&pair, &path, attempt, object).await;
+            let [server, proxy] = watched(&pair, &path, PROTOBUF_ONE, attempt, object).await;
             if server == proxy {
                 break;
             }
@@ -136,9 +136,10 @@ async fn of_watches_it_is_the_servers_in_protobuf() {
 
 /// What the server and the proxy tell of the same writes: the headers that may not differ, the events, and the bookmarks, of
 /// which one may have none.
-async fn watched(
+pub(super) async fn watched(
     pair: &Pair,
     path: &str,
+    accept: &str,
     attempt: u64,
     object: impl Fn(&str) -> Value,
 ) -> [(HeaderValue, Vec<Frame>); 2] {
@@ -152,8 +153,8 @@ async fn watched(
     }
     warm(&pair.proxied, path).await;
     let watch = async |client: &Client| {
-        let accept = [("accept", PROTOBUF_ONE)];
-        Stream::request(client, Method::GET, &query, &accept).await
+        let headers = [("accept", accept)];
+        Stream::request(client, Method::GET, &query, &headers).await
     };
     // What was read live a moment ago may be newer than memory.
     let proxied = wait_for(&query, PATIENCE, async || {
@@ -230,4 +231,8 @@ async fn what_json_does_not_tell_of_protobuf_is_the_servers() {
     // JSON tells all of itself.
     check_with(&pair, &odd, &[("accept", ONE)], true).await;
     check_with(&pair, &plain, &[("accept", &one)], true).await;
+    // And so does protobuf, once there are objects in it.
+    warm_as(&pair.proxied, &pods, "application/vnd.kubernetes.protobuf").await;
+    check_with(&pair, &odd, &[("accept", &one)], true).await;
+    check_with(&pair, &pods, &[("accept", &list)], true).await;
 }

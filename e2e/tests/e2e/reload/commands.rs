@@ -78,7 +78,7 @@ async fn a_proxy_tells_why_a_request_goes_live() {
         "{text}"
     );
     assert!(
-        text.contains("informer: synced, complete through resourceVersion "),
+        text.contains("informer: synced, holds json, complete through resourceVersion "),
         "{text}"
     );
     for (args, first, informer) in [

@@ -209,7 +209,8 @@ fn representations() -> Vec<Row> {
     }
     for kind in [CONFIGMAPS, NODES] {
         let all = Row::get(kind.all(), From::Live);
-        for accept in [PROTOBUF, "application/yaml", "text/plain", TABLE] {
+        rows.push(Row::get(kind.all(), From::Memory).accept(PROTOBUF));
+        for accept in ["application/yaml", "text/plain", TABLE] {
             rows.push(all.clone().accept(accept));
         }
     }

@@ -159,7 +159,9 @@ impl World {
     /// Starts an informer of the kind, under this name of the cluster, and waits until it has synced.
     pub(super) async fn warm(&self, name: &str, kind: Kind) {
         let path = format!("/clusters/{name}{}", kind.all());
-        pair::warm(&self.warmer, &path).await;
+        for accept in pair::ENCODINGS {
+            pair::warm_as(&self.warmer, &path, accept).await;
+        }
     }
 
     /// Another proxy, which knows the same users and lets in nobody else.

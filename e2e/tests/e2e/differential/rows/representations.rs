@@ -83,6 +83,32 @@ pub(super) fn rows() -> Vec<Row> {
             rows.push(Row::get("50 accept", path, of_list == is_list).with("accept", accept));
         }
     }
+    for (path, is_custom) in [
+        (CONFIGMAPS.to_owned(), false),
+        (format!("{CONFIGMAPS}/cm1"), false),
+        (format!("{CONFIGMAPS}?limit=2"), false),
+        (format!("{CONFIGMAPS}?labelSelector=app%3Dx"), false),
+        (
+            format!("{CONFIGMAPS}?fieldSelector=metadata.name%3Dcm1"),
+            false,
+        ),
+        (PODS.to_owned(), false),
+        (WIDGETS.to_owned(), true),
+    ] {
+        for (accept, hit) in [
+            ("application/vnd.kubernetes.protobuf", !is_custom),
+            ("application/vnd.kubernetes.protobuf,application/json", true),
+        ] {
+            rows.push(Row::get("51 protobuf", path.clone(), hit).with("accept", accept));
+        }
+    }
+    // Only metadata are read of it.
+    let by_node = Row::get(
+        "51 protobuf",
+        format!("{PODS}?fieldSelector=spec.nodeName%3Dn1"),
+        false,
+    );
+    rows.push(by_node.with("accept", "application/vnd.kubernetes.protobuf"));
     let mut bare = Row::get("50 accept", CONFIGMAPS, true);
     bare.headers.clear();
     rows.push(bare);

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::rows::{CONFIGMAPS, ENDPOINTS, EVENTS, NODES, PODS, ROLES, SECRETS, WIDGETS};
-use crate::pair::warm;
+use crate::pair::{ENCODINGS, warm_as};
 use crate::watches::cluster::{create, list_version, patch};
 
 /// Names under which nobody has asked for anything: some rows are asked of them, in turn.
@@ -76,7 +76,9 @@ impl World {
                 .unwrap();
         }
         for kind in KINDS {
-            warm(&proxied, &format!("/clusters/warm{kind}")).await;
+            for accept in ENCODINGS {
+                warm_as(&proxied, &format!("/clusters/warm{kind}"), accept).await;
+            }
         }
         // Events that every informer has seen, so that a watch can begin before them.
         let mid = list_version(&direct, CONFIGMAPS).await;
@@ -86,7 +88,9 @@ impl World {
         let now = list_version(&direct, CONFIGMAPS).await;
         for kind in KINDS {
             // A version that was told is in memory.
-            warm(&proxied, &format!("/clusters/warm{kind}")).await;
+            for accept in ENCODINGS {
+                warm_as(&proxied, &format!("/clusters/warm{kind}"), accept).await;
+            }
         }
         Self {
             direct,

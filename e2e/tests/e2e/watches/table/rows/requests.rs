@@ -130,12 +130,9 @@ pub(super) fn representations() -> Vec<Row> {
         ("application/json, */*", true),
         ("application/json;stream=watch", false),
         ("application/json;charset=utf-8", true),
-        ("application/vnd.kubernetes.protobuf", false),
+        ("application/vnd.kubernetes.protobuf", true),
         ("application/vnd.kubernetes.protobuf;stream=watch", false),
-        (
-            "application/vnd.kubernetes.protobuf,application/json",
-            false,
-        ),
+        ("application/vnd.kubernetes.protobuf,application/json", true),
         ("application/json;as=Table;v=v1;g=meta.k8s.io", false),
         (
             "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
@@ -161,8 +158,6 @@ pub(super) fn representations() -> Vec<Row> {
             } else {
                 "resourceVersion=$MID&allowWatchBookmarks=true"
             };
-            // Custom resources have no protobuf, so the next clause counts.
-            let hit = hit || path == WIDGETS && accept.ends_with("protobuf,application/json");
             let script = row("accept", path, query, hit);
             let table_with_ages = path == WIDGETS && accept.contains("Table");
             let refused = path == WIDGETS
