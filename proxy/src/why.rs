@@ -10,6 +10,8 @@ use fleetcache_cache::cluster_accessor::{
 };
 use fleetcache_cache::cluster_cache::ClusterCache;
 use fleetcache_cache::connection::Connection;
+use fleetcache_cache::holding::Holding;
+use fleetcache_cache::informers::Lookup;
 use http::{HeaderMap, HeaderValue};
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +24,7 @@ use crate::error::{Error, cause};
 use crate::handler::{ClusterSettings, impersonates};
 use crate::identity::Identity;
 use crate::limits::Limits;
-use crate::memory::{self, informer_for};
+use crate::memory;
 use crate::read_settings::OnMissingInformer;
 use crate::request_info::{RequestInfo, ResourcePath};
 use crate::writing::Writing;
@@ -326,8 +328,13 @@ fn informer_state(
     writing: Writing,
 ) -> InformerState {
     let informers = cluster.informers();
-    let found = informer_for(informers, &resource.gvr, writing, connection.generation);
-    let Ok((informer, _)) = found else {
+    let gvr = &resource.gvr;
+    let found = match writing.of_gvr(gvr, informers) {
+        Ok(written) => informers.find(gvr, written.form, connection.generation),
+        // There is none for it: it is told of the one that most others have.
+        Err(_) => informers.lookup(gvr, Holding::default()),
+    };
+    let Lookup::Informer(informer) = found else {
         return InformerState {
             state: "not started".to_owned(),
             ..InformerState::default()

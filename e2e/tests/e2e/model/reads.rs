@@ -165,7 +165,11 @@ impl World {
             && read.name.is_none()
             && let Some(version) = wire::list_version(answer)
         {
-            let collection = read.kind.collection(read.version, None);
+            let mut collection = read.kind.collection(read.version, None);
+            // Of an informer of its own.
+            if read.representation == "protobuf" {
+                collection += read.representation;
+            }
             self.view.complete(begun, &collection, version)?;
         }
         if strict && read.name.is_none() && !read.part {

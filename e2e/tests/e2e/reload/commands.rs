@@ -112,7 +112,16 @@ async fn a_proxy_tells_why_a_request_goes_live() {
                 "Accept: application/json;as=Table;g=meta.k8s.io;v=v1",
             ],
             "list configmaps.v1 of cluster \"alpha\": live (representation)",
-            "informer: synced",
+            "informer: synced, holds json",
+        ),
+        (
+            &[
+                "/clusters/alpha/api/v1/configmaps",
+                "-H",
+                "Accept: application/vnd.kubernetes.protobuf",
+            ],
+            "list configmaps.v1 of cluster \"alpha\": live (not-started)",
+            "informer: not started",
         ),
         (
             &["/clusters/alpha/apis"],

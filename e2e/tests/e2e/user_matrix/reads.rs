@@ -215,7 +215,7 @@ fn representations() -> Vec<Row> {
         }
     }
     let one = format!("{}/one", CONFIGMAPS.within("there"));
-    rows.push(Row::get(one, From::Live).accept(PROTOBUF));
+    rows.push(Row::get(one, From::Memory).accept(PROTOBUF));
     rows
 }
 
