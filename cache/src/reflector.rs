@@ -72,6 +72,8 @@ pub(crate) struct Reflector {
     attested: ResourceVersion,
     self_checked: self_check::Progress,
     backoff: Backoff,
+    /// What came last could not be read, and no list has since been complete.
+    malformed: bool,
     /// What is listed is to be compared with what is held: where nothing contradicts it, its watch goes on.
     comparing: bool,
 }
@@ -99,6 +101,7 @@ impl Reflector {
             attested: ResourceVersion::default(),
             self_checked: self_check::Progress::default(),
             backoff: Backoff::new(BACKOFF.0, BACKOFF.1),
+            malformed: false,
             comparing: false,
         }
     }
@@ -162,6 +165,7 @@ impl Reflector {
         self.kind = Kind::default();
         self.attested = ResourceVersion::default();
         self.self_checked = self_check::Progress::default();
+        self.malformed = false;
         self.comparing = false;
     }
 
@@ -220,11 +224,12 @@ impl Reflector {
         }
     }
 
-    /// What cannot be read in a list either will not be read by listing again.
-    fn refused_bytes(&self, error: &ReflectorError) -> Option<Refusal> {
-        let lists = matches!(self.state, State::Learn { .. } | State::List { .. });
-        let is_malformed = lists && matches!(error, ReflectorError::Malformed(_));
-        is_malformed.then_some(Refusal::UnknownForm)
+    /// What cannot be read twice, with no list between that could, will not be read by listing once more.
+    fn refused_bytes(&mut self, error: &ReflectorError) -> Option<Refusal> {
+        if !matches!(error, ReflectorError::Malformed(_)) {
+            return None;
+        }
+        std::mem::replace(&mut self.malformed, true).then_some(Refusal::UnknownForm)
     }
 
     /// After an error that another try may mend: who is told, where to go on, and how long to wait.

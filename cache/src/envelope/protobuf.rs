@@ -151,12 +151,16 @@ fn metadata_of(item: &[u8]) -> Result<&[u8], Unwritable> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use proptest::prelude::*;
 
     use super::*;
     use crate::form::MetaVersion;
     use crate::object::protobuf::tests::item;
-    use crate::protobuf::{message, number, object};
+    use crate::protobuf::{event, message, number, object};
+    use crate::selector::Selector;
+    use crate::store::{Event, InitialEvents, Store};
 
     fn list(version: &str, token: &str, remaining: Option<i64>, items: &[Vec<u8>]) -> BytesMut {
         let mut body = BytesMut::new();
@@ -251,6 +255,89 @@ mod tests {
             envelope.write_item(&mut written, form, &element).unwrap();
             text(&mut expected, number, field);
             assert_eq!(written, expected);
+        }
+    }
+
+    /// A pod with a label, at a version.
+    fn element(name: &str, version: u64, label: &str) -> Element {
+        let message = item("n", name, &version.to_string(), &[("a", label)]);
+        Element::of_protobuf(&message).unwrap().unwrap()
+    }
+
+    fn told(event_type: &str, item: &[u8]) -> BytesMut {
+        let mut frame = BytesMut::new();
+        event(&mut frame, event_type, |to| {
+            object(to, "v1", "Pod", |to| to.put_slice(item));
+        });
+        frame
+    }
+
+    #[tokio::test]
+    async fn a_kind_is_read_and_watched_in_it() {
+        let envelope = Arc::new(learned().envelope.with_fields(Fields::default()));
+        let mut store = Store::default();
+        for at in 1..=300 {
+            store.stage(element(
+                &format!("p{at:03}"),
+                at,
+                if at % 2 == 0 { "x" } else { "y" },
+            ));
+        }
+        store.complete(ResourceVersion::from_number(400));
+        let snapshot = store.snapshot(&envelope);
+        let bind = |labels| {
+            snapshot
+                .bind(&Selector::parse(labels, "").unwrap())
+                .unwrap()
+        };
+        assert!(
+            snapshot
+                .bind(&Selector::parse("", "spec.nodeName=n").unwrap())
+                .is_none()
+        );
+        for (labels, limit, count) in [
+            ("", None, 300),
+            ("a=x", None, 150),
+            ("a=z", None, 0),
+            ("", Some(7), 7),
+        ] {
+            let page = snapshot.page(None, None, &bind(labels), limit).await;
+            let items: Vec<_> = page.items().map(|item| item.to_vec()).collect();
+            assert_eq!(items.len(), count, "{labels}");
+            let remaining = page.rest.as_ref().and_then(|rest| rest.count);
+            let token = if page.rest.is_some() { "t" } else { "" };
+            let at = snapshot.resource_version;
+            let body = snapshot
+                .list_body(page, Form::Protobuf, at, token)
+                .await
+                .unwrap();
+            let length = body.length().unwrap();
+            let body = body.collect::<Vec<_>>().concat();
+            assert_eq!(length, body.len() as u64);
+            let remaining = remaining.map(u64::cast_signed);
+            assert_eq!(body, list("400", token, remaining, &items), "{labels}");
+        }
+        let page = snapshot.page(None, None, &bind(""), None).await;
+        let body = snapshot.list_body(page, Form::Object, snapshot.resource_version, "");
+        assert!(body.await.is_err(), "it is held in another encoding");
+
+        let mut initial = InitialEvents::new(Arc::clone(&snapshot), Form::Protobuf, Some("n"));
+        let first = initial.next_chunk(&bind("a=y")).unwrap().unwrap();
+        assert!(first.starts_with(&told("ADDED", &element("p001", 1, "y").item)));
+        let mut change = |label, at| {
+            let element = element("p002", at, label);
+            store.apply(Event::Applied(element)).unwrap()
+        };
+        // It leaves the selection as it was, at the version of the change.
+        for (change, labels, event_type, label, at) in [
+            (change("x", 401), "a=x", "MODIFIED", "x", 401),
+            (change("z", 1_000_402), "a=x", "DELETED", "x", 1_000_402),
+            (change("x", 1_000_403), "a=x", "ADDED", "x", 1_000_403),
+            (change("x", 1_000_404), "", "MODIFIED", "x", 1_000_404),
+        ] {
+            let line = change.line(&envelope, Form::Protobuf, Some("n"), &bind(labels));
+            let expected = told(event_type, &element("p002", at, label).item);
+            assert_eq!(line.unwrap().unwrap(), expected, "{at}");
         }
     }
 

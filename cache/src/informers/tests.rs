@@ -3,10 +3,12 @@
 use tokio_util::task::TaskTracker;
 
 use super::*;
+use crate::envelope::Envelope;
 use crate::key_range::KeyRange;
 use crate::panics::planned;
 use crate::resource_version::ResourceVersion;
 use crate::selector::Selector;
+use crate::store::Store;
 use crate::told_list::{Pairs, ToldList};
 
 #[tokio::test]
@@ -101,6 +103,36 @@ async fn writes_are_confirmed_and_deletions_checked_after_a_panic() {
     planned::plan("confirm", 1);
     informers.gone(&gvr.storage(), 1, "n/a", "uid");
     visited("confirm", 2).await;
+}
+
+/// Those in protobuf read no fields but metadata: a list by another may show what they do not.
+#[tokio::test]
+async fn a_list_that_no_informer_can_judge_counts_where_that_is_for_its_encoding() {
+    for (holding, expected) in [(Holding::Objects, 5), (Holding::Protobuf, 9)] {
+        let (informers, stop) = unconnected(InformersConfig::default());
+        let gvr = Gvr::new("", "v1", "pods");
+        informers.note_list(&gvr, holding);
+        let Lookup::Informer(informer) = informers.lookup(&gvr, holding) else {
+            panic!("no informer");
+        };
+        let body = "{\"kind\":\"PodList\",\"apiVersion\":\"v1\",\"metadata\":{\"resourceVersion\":\"5\"},\"items\":[]}\n";
+        let envelope = Envelope::learn(body.as_bytes(), "Pod").unwrap().envelope;
+        let mut store = Store::default();
+        store.complete(ResourceVersion::from_number(5));
+        // No fields but the name are known here.
+        informer.publish((1, 1), true, store.snapshot(&Arc::new(envelope)));
+        let floor = informers.floor(&gvr.storage()).unwrap();
+        floor.raise(1, ResourceVersion::from_number(5));
+        let list = ToldList {
+            keys: KeyRange::of_namespace(None),
+            selector: Selector::parse("", "spec.nodeName=n").unwrap(),
+            pairs: Pairs::default(),
+            resource_version: ResourceVersion::from_number(9),
+        };
+        informers.told_list(&floor, (1, 1), list);
+        assert_eq!(floor.told(1).get(), expected, "{holding:?}");
+        stop.cancel();
+    }
 }
 
 #[tokio::test(start_paused = true)]

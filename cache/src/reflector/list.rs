@@ -156,6 +156,7 @@ impl Reflector {
             connection.epoch_ended();
             return Err(ReflectorError::WentBack);
         }
+        self.malformed = false;
         self.informer.count_list();
         self.settings.count_list();
         if self.comparing && store.agrees_with(&self.store).await {

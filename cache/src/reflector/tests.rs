@@ -14,6 +14,8 @@ use crate::informers::InformersConfig;
 use crate::panics::planned;
 use crate::upstream::endpoint::Endpoint;
 
+mod protobuf;
+
 const ANY: Scope = Scope {
     namespace: false,
     name: false,
