@@ -109,6 +109,19 @@ async fn lacks_credential(proxy: &Proxy, cluster: &str, told: &str) {
     .unwrap_or_else(|error| panic!("{error:#}\n{}", proxy.log_tail()));
 }
 
+/// Waits until all that was written in a namespace was read: what was written after it has arrived.
+async fn all_is_read(proxy: &Proxy, mgmt: &Client, namespace: &str) {
+    let marker = sim("marker").await;
+    cluster_api::create_cluster(mgmt, "v1beta2", namespace, "marker", &[])
+        .await
+        .unwrap();
+    let kubeconfig = marker.kubeconfig();
+    cluster_api::write_secret(mgmt, namespace, "marker", &[("value", &kubeconfig)])
+        .await
+        .unwrap();
+    served(proxy, &format!("{namespace}.marker")).await;
+}
+
 /// Waits for a line of the log that holds all of these, and returns how many there are.
 async fn logged(proxy: &Proxy, texts: &[&str]) -> usize {
     wait_for(

@@ -129,6 +129,15 @@ impl Merged {
     /// One that has no name yet, of the source with that report.
     fn take_in(&mut self, source: usize, candidate: Candidate) {
         let report = &mut self.reports[source];
+        let taken = self.clusters.get(&candidate.name).map(|holder| {
+            format!(
+                "{}: another source has a cluster {:?} already, {} {}; it is served when that one goes, or under another name",
+                candidate.origin,
+                candidate.name,
+                holder.kind().as_str(),
+                holder.cluster.source.name,
+            )
+        });
         let cluster = match candidate.cluster {
             Ok(cluster) => Some(cluster),
             Err(Unusable {
@@ -136,40 +145,36 @@ impl Merged {
                 rejection,
                 instead,
             }) => {
-                let instead = instead.map(|it| ClusterConfig {
-                    rejected: rejection.clone(),
-                    ..*it
-                });
-                match (&instead, rejection) {
-                    (None, None) => report.entries.pending += 1,
-                    (None, Some(rejection)) => report.not_served(rejection.message),
-                    (Some(_), _) => {}
-                }
                 self.rejected.extend(reason);
-                instead
+                match (instead, rejection) {
+                    (Some(instead), rejected) => Some(ClusterConfig {
+                        rejected,
+                        ..*instead
+                    }),
+                    (None, Some(rejection)) => {
+                        report.not_served(rejection.message);
+                        return;
+                    }
+                    (None, None) => None,
+                }
             }
         };
-        let Some(cluster) = cluster else {
-            return;
-        };
-        if let Some(holder) = self.clusters.get(&candidate.name) {
-            let reason = format!(
-                "{}: another source has a cluster {:?} already, {} {}; it is served when that one goes, or under another name",
-                candidate.origin,
-                candidate.name,
-                holder.kind().as_str(),
-                holder.cluster.source.name,
-            );
-            report.not_served(reason.clone());
-            self.rejected.insert(reason);
-            return;
+        match (taken, cluster) {
+            // Whatever is yet to be read of it: if that counted, the same would be told before and after.
+            (Some(reason), _) => {
+                report.not_served(reason.clone());
+                self.rejected.insert(reason);
+            }
+            (None, None) => report.entries.pending += 1,
+            (None, Some(cluster)) => {
+                let entry = Entry {
+                    identity: candidate.identity,
+                    cluster,
+                };
+                report.takes(&entry);
+                self.clusters.insert(candidate.name, entry);
+            }
         }
-        let entry = Entry {
-            identity: candidate.identity,
-            cluster,
-        };
-        report.takes(&entry);
-        self.clusters.insert(candidate.name, entry);
     }
 }
 

@@ -110,15 +110,17 @@ async fn a_name_of_two_sources_is_the_first_ones_until_that_lets_it_go() {
     cluster_api::create_cluster(&mgmt, "v1beta2", &namespace, "x", &[])
         .await
         .unwrap();
-    let kubeconfig = two.kubeconfig();
-    cluster_api::write_secret(&mgmt, &namespace, "x", &[("value", &kubeconfig)])
-        .await
-        .unwrap();
     let told = [
         "not served",
         &format!("Cluster {namespace}/x: another source has a cluster"),
     ];
     logged(&proxy, &told).await;
+    // With a Secret it is no other one: nothing is told anew.
+    let kubeconfig = two.kubeconfig();
+    cluster_api::write_secret(&mgmt, &namespace, "x", &[("value", &kubeconfig)])
+        .await
+        .unwrap();
+    all_is_read(&proxy, &mgmt, &namespace).await;
     assert_eq!(two.counts().accepted, 0);
 
     std::fs::remove_file(dir.path().join(format!("{name}.kubeconfig"))).unwrap();

@@ -46,6 +46,18 @@ fn broken(kind: SourceKind, name: &str, origin: &str, instead: bool) -> Candidat
     }
 }
 
+/// One of which there is yet to be read what it is.
+fn pending(kind: SourceKind, name: &str, origin: &str) -> Candidate {
+    Candidate {
+        cluster: Err(Unusable {
+            reason: None,
+            rejection: None,
+            instead: None,
+        }),
+        ..candidate(kind, name, origin)
+    }
+}
+
 /// A source that knows these.
 fn source(kind: SourceKind, clusters: &[(&str, &str)]) -> (SourceKind, Known) {
     let clusters = clusters.iter();
@@ -136,6 +148,23 @@ fn the_first_source_to_give_a_name_has_it_and_the_next_gets_it_after() {
     let third = merge(all(&[("a", "ctx")]), &second.clusters);
     assert_eq!(owners(&third), owners(&second));
     assert!(third.clusters["a"].is_same(&second.clusters["a"]));
+}
+
+/// A Cluster, before its Secret is there, while that is read, and with it: the log has that its name is taken once.
+#[test]
+fn that_a_name_is_taken_is_told_whatever_is_known_of_who_wants_it() {
+    let wants = |wanted: Candidate| {
+        let holder = source(Directory, &[("a", "dir-a")]);
+        merge(vec![holder, of(ClusterApi, vec![wanted])], &BTreeMap::new())
+    };
+    let known = wants(candidate(ClusterApi, "a", "capi-a"));
+    assert_eq!(known.rejected.len(), 1, "{:?}", known.rejected);
+    let unread = wants(pending(ClusterApi, "a", "capi-a"));
+    assert_eq!(unread.rejected, known.rejected);
+    assert_eq!(unread.reports, known.reports);
+    assert_eq!(owners(&unread), [("a", "dir-a")]);
+    let broken = wants(broken(ClusterApi, "a", "capi-a", true));
+    assert!(broken.rejected.is_superset(&known.rejected));
 }
 
 #[test]
@@ -255,16 +284,8 @@ fn what_is_not_accepted_is_told_of_until_it_is() {
 #[test]
 fn entries_without_a_cluster_are_counted_where_they_come_from() {
     let known = |known: Known| {
-        let pending = Candidate {
-            cluster: Err(Unusable {
-                reason: None,
-                rejection: None,
-                instead: None,
-            }),
-            ..candidate(ClusterApi, "p", "p")
-        };
         let clusters = vec![
-            pending,
+            pending(ClusterApi, "p", "p"),
             broken(ClusterApi, "s", "s", true),
             candidate(ClusterApi, "a", "x"),
         ];
