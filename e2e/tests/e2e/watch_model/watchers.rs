@@ -245,7 +245,14 @@ impl World {
                 None
             }
             Opened::Broken(why) => {
-                self.fail(&format!("{target}: no answer: {why}"));
+                // A refusal is an answer like any other: it may break, before anything of it was sent on too.
+                self.check(self.disturbed_since(disturbed), || {
+                    format!("{target}: no answer: {why}")
+                });
+                self.miss(&target, "no answer");
+                self.tally().count("watches broken");
+                self.pause().await;
+                None
             }
         }
     }
