@@ -59,6 +59,8 @@ pub struct Proxy {
     admin: String,
     contexts: Vec<Context>,
     dir: TempDir,
+    /// Files that it looks at while it runs.
+    _kept: Option<TempDir>,
     expects_mismatches: bool,
     serving_ca: Option<String>,
     /// Clients are users, see [`crate::least_privilege`].
@@ -154,6 +156,7 @@ impl Proxy {
             admin,
             contexts: Vec::new(),
             dir,
+            _kept: None,
             expects_mismatches: false,
             serving_ca: None,
             has_users,
@@ -309,6 +312,13 @@ impl Proxy {
     pub async fn stop(mut self) -> anyhow::Result<ExitStatus> {
         let status = self.process.terminate(STOP_PATIENCE).await?;
         Ok(status)
+    }
+
+    /// Keeps files that it was started with until it has ended: it looks at them all the while.
+    #[must_use]
+    pub fn keeping(mut self, files: TempDir) -> Self {
+        self._kept = Some(files);
+        self
     }
 
     /// The test makes a cluster tell it something wrong: that it holds it is not its fault.

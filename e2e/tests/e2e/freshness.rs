@@ -87,7 +87,7 @@ impl Sim {
         std::fs::write(&kubeconfig, cluster.kubeconfig()).unwrap();
         let sim = Self {
             proxied: Client::new(&cluster.context()).unwrap(),
-            _proxy: proxy(&kubeconfig, config).await,
+            _proxy: proxy(&kubeconfig, config).await.keeping(dir),
             cluster,
         };
         let proxied = sim._proxy.client(sim.cluster.name()).unwrap();

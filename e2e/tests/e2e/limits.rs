@@ -34,7 +34,7 @@ async fn start(settings: &str) -> (SimCluster, Client, Proxy) {
         config: Some(config),
         ..Options::default()
     };
-    let proxy = Proxy::start(options).await.unwrap();
+    let proxy = Proxy::start(options).await.unwrap().keeping(dir);
     let client = proxy.client("sim").unwrap();
     connected(&client).await;
     (cluster, client, proxy)

@@ -35,7 +35,10 @@ impl Sim {
         for n in 0..20 {
             create(&cluster, n);
         }
-        let proxy = Proxy::for_kubeconfigs(&[kubeconfig]).await.unwrap();
+        let proxy = Proxy::for_kubeconfigs(&[kubeconfig])
+            .await
+            .unwrap()
+            .keeping(dir);
         let direct = Client::new(&cluster.context()).unwrap();
         let proxied = proxy.client(cluster.name()).unwrap();
         let sim = Self {

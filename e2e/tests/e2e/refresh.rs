@@ -29,7 +29,7 @@ impl Fleet {
             std::fs::write(&path, cluster.kubeconfig()).unwrap();
             path
         });
-        let proxy = Proxy::for_kubeconfigs(&files).await.unwrap();
+        let proxy = Proxy::for_kubeconfigs(&files).await.unwrap().keeping(dir);
         for cluster in [&alpha, &beta] {
             let client = proxy.client(cluster.name()).unwrap();
             connected(&client).await;

@@ -66,7 +66,8 @@ impl Replicas {
             ..proxy::Options::default()
         })
         .await
-        .unwrap();
+        .unwrap()
+        .keeping(dir);
         let world = World::new(cluster.client().unwrap(), &proxy, "replicas", false).await;
         world.assert_served_by(&replica.client().unwrap()).await;
         let seed = number_of("FLEETCACHE_E2E_SEED").unwrap_or_else(rand::random);

@@ -61,7 +61,8 @@ impl Sim {
             ..Options::default()
         })
         .await
-        .unwrap();
+        .unwrap()
+        .keeping(dir);
         let proxied = proxy.client(cluster.name()).unwrap();
         connected(&proxied).await;
         warm(&proxied, LIST).await;

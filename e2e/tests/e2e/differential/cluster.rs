@@ -78,7 +78,7 @@ impl Cluster {
         (0..COLD).for_each(|n| add(&format!("cold-{n}"), server.url()));
         let dir = tempfile::tempdir().unwrap();
         let file = kubeconfig::write(&dir.path().join("kubeconfig"), &contexts).unwrap();
-        let proxy = Proxy::for_kubeconfigs(&[file]).await.unwrap();
+        let proxy = Proxy::for_kubeconfigs(&[file]).await.unwrap().keeping(dir);
 
         let cluster = Self {
             direct,
