@@ -25,6 +25,9 @@ const TIMEOUT: u64 = 5;
 /// A watch that says nothing for so long is taken for one that its cluster cannot know to be of other data.
 const LED_ON: Duration = Duration::from_secs(1);
 
+/// How long a watch is read at the end before the copy is looked at again.
+const LOOK: Duration = Duration::from_millis(200);
+
 /// How a client gets its first state.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Way {
@@ -84,12 +87,12 @@ impl Copy<'_> {
     /// Lists and watches for ever.
     async fn follow(&mut self) {
         loop {
-            self.follow_once().await;
+            self.follow_once(None).await;
         }
     }
 
-    /// One list if one is due, and one watch to its end.
-    async fn follow_once(&mut self) {
+    /// One list if one is due, and one watch to its end, or for that time.
+    async fn follow_once(&mut self, time: Option<Duration>) {
         let watch = match (self.at, self.way) {
             (None, Way::StreamingList) => self.streaming_list().await,
             (None, _) => match self.list().await {
@@ -102,8 +105,9 @@ impl Copy<'_> {
             self.world.pause().await;
             return;
         };
+        let until = time.map(|time| Instant::now() + time);
         loop {
-            match self.world.read(&mut watch, None).await {
+            match self.world.read(&mut watch, until).await {
                 Ok(said) => self.apply(said, watch.replay.epoch()),
                 Err(ended) => {
                     self.ended(&ended);
@@ -252,13 +256,8 @@ impl Copy<'_> {
     async fn assert_same(mut self) {
         let deadline = self.world.settled().await;
         while let Some(difference) = self.difference() {
-            let followed = async {
-                // The loop looks after each watch; a watch that stays open is looked at through its events.
-                tokio::select! {
-                    () = self.follow_once() => {}
-                    () = tokio::time::sleep(Duration::from_millis(200)) => {}
-                }
-            };
+            // A watch that stays open says nothing more once all has come. The list before it takes as long as the server has it.
+            let followed = self.follow_once(Some(LOOK));
             let waits = tokio::time::timeout_at(deadline, followed).await;
             if waits.is_err() {
                 let (way, selection) = (self.way, &self.selection);
