@@ -3,6 +3,7 @@
 //! follows is left behind without a word.
 
 mod chaos;
+mod epochs;
 mod kinds;
 mod log;
 mod pages;
@@ -30,7 +31,7 @@ use futures_util::future::{LocalBoxFuture, join_all};
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
-use tokio::sync::{RwLock, watch};
+use tokio::sync::{Mutex as AsyncMutex, RwLock, watch};
 use tokio::time::Instant;
 
 use crate::model::number_of;
@@ -75,6 +76,8 @@ struct World {
     /// When nothing happens any more: until when everything must have been told.
     settled: watch::Sender<Option<Instant>>,
     writes: AtomicU64,
+    /// Held by who writes, and while nobody may.
+    writing: AsyncMutex<()>,
     /// How often the cluster began or ceased to send bad bytes.
     garbled: AtomicU64,
     /// How often a trouble began or ended.
@@ -108,8 +111,8 @@ impl World {
         config.watch_list = !older || rng.random_bool(0.7);
         let cluster = SimCluster::start(config).await.unwrap();
         let log = Log::new(cluster.store().record());
-        let dir = tempfile::tempdir().unwrap();
-        let kubeconfig = dir.path().join("kubeconfig");
+        let files = tempfile::tempdir().unwrap();
+        let kubeconfig = files.path().join("kubeconfig");
         std::fs::write(&kubeconfig, cluster.kubeconfig()).unwrap();
         let proxy = Proxy::start(proxy::Options {
             kubeconfigs: vec![kubeconfig],
@@ -117,7 +120,8 @@ impl World {
             ..proxy::Options::default()
         })
         .await
-        .unwrap();
+        .unwrap()
+        .keeping(files);
         let world = Self {
             cluster,
             proxy,
@@ -129,6 +133,7 @@ impl World {
             steps: watch::Sender::new(0),
             settled: watch::Sender::new(None),
             writes: AtomicU64::new(1),
+            writing: AsyncMutex::default(),
             garbled: AtomicU64::new(0),
             disturbed: AtomicU64::new(0),
             older,
@@ -318,24 +323,6 @@ impl World {
             ended = ended => ended.unwrap(),
             () = self.over() => {}
         }
-    }
-
-    /// Memory goes on at a version of another epoch only where its own list was not later: below that it knows better.
-    fn assert_not_expired(&self, watch: &str, kind: &Kind, version: u64) {
-        let log = self.proxy.log();
-        let epoch = log.rfind("a new epoch starts").unwrap_or_default();
-        let gvr = format!(r#""gvr":"{}.v1"#, kind.plural);
-        let synced = log[epoch..]
-            .lines()
-            .filter(|line| line.contains("informer synced") && line.contains(&gvr));
-        let versions = synced.filter_map(|line| {
-            let line: serde_json::Value = serde_json::from_str(line).ok()?;
-            line["rv"].as_str()?.parse::<u64>().ok()
-        });
-        let first = versions.min().unwrap_or_default();
-        self.check(version >= first, || {
-            format!("{watch}: it goes on in an epoch whose list was {first}")
-        });
     }
 
     fn note(&self, what: &str) {

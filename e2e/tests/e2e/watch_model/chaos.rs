@@ -8,11 +8,9 @@ use fleetcache_e2e::sim::{BadBytes, Checkpoint, Fault};
 use rand::Rng as _;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
-use serde_json::json;
 
 use super::World;
 use super::kinds::KINDS;
-use super::log::Log;
 
 /// One trouble, from its beginning to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,28 +158,9 @@ impl World {
                 self.noticed(client).await;
                 self.outlast_open_watches().await;
             }
-            Trouble::Restored(ahead) | Trouble::Rebuilt(ahead) => {
-                cluster.kill();
-                self.noticed(client).await;
-                // Writes went on until now.
-                let before = cluster.store().revision();
-                match trouble {
-                    Trouble::Restored(_) => cluster.store().restore(backup),
-                    _ => cluster.fault(Fault::Rebuild),
-                }
-                if ahead {
-                    self.overtake(before);
-                }
-                if trouble == Trouble::Restored(true) {
-                    // With the uid of before and a later version nothing tells it from the cluster that was, but that its
-                    // history is gone, as etcd's guide to restoring has it done.
-                    cluster.store().compact();
-                    self.log_mut(Log::rebase);
-                } else {
-                    self.new_epoch();
-                }
-                *backup = cluster.store().checkpoint();
-            }
+            Trouble::Restored(false) => self.restored(client, backup).await,
+            Trouble::Restored(true) => self.restored_ahead(client, backup).await,
+            Trouble::Rebuilt(ahead) => self.rebuilt(client, backup, ahead).await,
         }
     }
 
@@ -199,29 +178,17 @@ impl World {
         }
     }
 
-    /// The proxy knows that the cluster is away.
-    async fn noticed(&self, client: &Client) {
-        wait_for("the outage to be noticed", PATIENCE, async || {
-            let path = KINDS[0].collection(None);
-            let answer = client.get(&path).await?;
-            anyhow::ensure!(answer.status == 503, "{}", answer.status);
-            Ok(())
-        })
-        .await
-        .unwrap();
-    }
-
-    /// Writes to a kind that nobody reads until the history is longer than the one before.
-    fn overtake(&self, before: u64) {
-        let store = self.cluster().store();
-        let object = json!({"metadata": {"namespace": "other", "name": "n"}});
-        drop(store.create("secrets", object));
-        while store.revision() <= before {
-            let n = store.revision().to_string();
-            let changed = store.modify("secrets", "other", "n", |object| {
-                object["data"] = json!({"n": n});
-            });
-            changed.unwrap();
+    /// The proxy knows that the cluster is away: what memory has is not told any more.
+    pub(super) async fn noticed(&self, client: &Client) {
+        for kind in &KINDS {
+            let path = format!("{}?resourceVersion=0", kind.collection(None));
+            wait_for("the outage to be noticed", PATIENCE, async || {
+                let answer = client.get(&path).await?;
+                anyhow::ensure!(answer.status == 503, "{}", answer.status);
+                Ok(())
+            })
+            .await
+            .unwrap();
         }
     }
 }

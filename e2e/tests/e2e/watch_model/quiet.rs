@@ -105,7 +105,7 @@ impl World {
     }
 
     /// Every kind is written to, and shows it. Whatever watch an informer had before the trouble ended, it has a sound one now.
-    async fn all_held(&self, client: &Client) -> usize {
+    pub(super) async fn all_held(&self, client: &Client) -> usize {
         for kind in &KINDS {
             self.put(kind, NAMESPACES[0], NAMES[0]);
         }

@@ -30,6 +30,8 @@ pub(super) struct Watch {
     target: String,
     /// How often bytes were bad when it was opened.
     garbled: u64,
+    /// The version that memory began with in the epoch in which it was opened.
+    listed: u64,
     _open: OpenWatch,
 }
 
@@ -210,6 +212,7 @@ impl World {
         {
             *at_least = newest;
         }
+        let epochs = self.epochs_begun();
         match stream::open(client, &target).await {
             Opened::Stream(stream) => {
                 // Whatever is wrong sends watches to the cluster; what counts is what comes from memory otherwise.
@@ -223,11 +226,18 @@ impl World {
                 }
                 let mut replay = Replay::new(selection, start, bookmarks, newest.epoch);
                 self.log(|log| replay.opened(log));
+                let listed = match start {
+                    Start::After(after) if stream.hit && self.is_former(after) => {
+                        self.listed_since(epochs, replay.selection.kind)
+                    }
+                    _ => 0,
+                };
                 Some(Watch {
                     stream,
                     replay,
                     target,
                     garbled,
+                    listed,
                     _open: self.opened(),
                 })
             }
@@ -305,7 +315,12 @@ impl World {
             let what = "lines of a watch of a version of another epoch";
             self.tally().read(what, watch.stream.hit);
             if watch.stream.hit {
-                self.assert_not_expired(&watch.target, kind, after);
+                // Memory goes on at a version of another epoch only where its own list was not later: below that it knows
+                // better.
+                self.check(after >= watch.listed, || {
+                    let (target, first) = (&watch.target, watch.listed);
+                    format!("{target}: it goes on in an epoch whose list was {first}")
+                });
             }
         }
         match &said {

@@ -20,6 +20,7 @@ impl World {
     pub(super) async fn write(&self, mut rng: StdRng, client: Client) {
         while !self.is_over() {
             let _turn = self.turn().await;
+            let _writing = self.writing.lock().await;
             self.step().await;
             match rng.random_range(0..100) {
                 0..2 => self.burst(&mut rng).await,
