@@ -104,6 +104,14 @@ impl ReflectorError {
         )
     }
 
+    /// The server was heard, and did not say what was waited for.
+    pub(crate) fn is_nothing(&self) -> bool {
+        matches!(
+            self,
+            Self::Ended | Self::TimedOut | Self::Overdue | Self::Status { .. }
+        )
+    }
+
     /// The connection, and not the answer, is at fault.
     pub(crate) fn is_broken(&self) -> bool {
         matches!(
@@ -115,5 +123,34 @@ impl ReflectorError {
                 | Self::TimedOut
                 | Self::Overdue
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_cut_off_or_garbled_is_not_nothing() {
+        let bad_json = serde_json::from_str::<()>("{").unwrap_err();
+        let status = |code| ReflectorError::Status {
+            code,
+            message: String::new(),
+        };
+        for (error, expected) in [
+            (ReflectorError::Ended, true),
+            (ReflectorError::TimedOut, true),
+            (status(400), true),
+            (ReflectorError::BadBytes(bad_json), false),
+            (ReflectorError::UnknownEvent, false),
+            (ReflectorError::OutOfOrder, false),
+            (ReflectorError::Truncated, false),
+            (
+                ReflectorError::Upstream(UpstreamError::Connect("closed".into())),
+                false,
+            ),
+        ] {
+            assert_eq!(error.is_nothing(), expected, "{error}");
+        }
     }
 }

@@ -163,7 +163,10 @@ impl Probe {
             }
             Found::Attested(Err(error)) => {
                 tracing::debug!(error = %error, "nothing attested");
-                self.barren_until = Some(Instant::now() + BARREN_FOR);
+                // What was cut off or garbled says nothing about the next one.
+                if error.is_nothing() {
+                    self.barren_until = Some(Instant::now() + BARREN_FOR);
+                }
                 Ok(())
             }
         }
