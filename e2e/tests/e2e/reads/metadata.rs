@@ -23,15 +23,28 @@ fn in_protobuf(accept: &str) -> String {
 /// Attempts at watches that must outlast what is written beside them, however slow the machine.
 pub(super) const ATTEMPTS: u64 = 4;
 
+/// Owners that are there: the garbage collector would delete what has none.
+pub(super) async fn owners(client: &Client) -> Value {
+    let uid = async |name: &str| {
+        let namespace = client.get(&format!("/api/v1/namespaces/{name}")).await;
+        let namespace = namespace.unwrap().ok().unwrap().json().unwrap();
+        namespace["metadata"]["uid"].clone()
+    };
+    json!([
+        {
+            "apiVersion": "v1", "kind": "Namespace", "name": "default", "uid": uid("default").await,
+            "controller": false, "blockOwnerDeletion": true,
+        },
+        {"uid": uid("kube-system").await, "name": "kube-system", "kind": "Namespace", "apiVersion": "v1"},
+    ])
+}
+
 /// Everything that metadata can have, as a client may write it.
-pub(super) fn metadata(name: &str) -> Value {
+pub(super) fn metadata(name: &str, owners: &Value) -> Value {
     json!({
         "name": name, "labels": {"is": name, "empty": ""}, "annotations": {"text": "<&> \\ \" }{", "z": "", "a": "b"},
         "finalizers": ["example.com/b", "example.com/a"],
-        "ownerReferences": [
-            {"apiVersion": "v1", "kind": "Namespace", "name": "o", "uid": "5", "controller": false, "blockOwnerDeletion": true},
-            {"uid": "6", "name": "p", "kind": "Node", "apiVersion": "v1"},
-        ],
+        "ownerReferences": owners,
     })
 }
 
@@ -41,6 +54,7 @@ async fn of_objects_lists_and_pages_it_is_the_servers() {
     let namespace = pair.cluster.namespace("reads").await.unwrap();
     let group = format!("{}.example.com", random_name("reads"));
     define_widgets(&pair.direct, &group).await;
+    let owners = owners(&pair.direct).await;
     let configmaps = format!("/api/v1/namespaces/{namespace}/configmaps");
     let widgets = format!("/apis/{group}/v1/namespaces/{namespace}/widgets");
     for (path, api_version, kind) in [
@@ -48,8 +62,7 @@ async fn of_objects_lists_and_pages_it_is_the_servers() {
         (&widgets, format!("{group}/v1"), "Widget"),
     ] {
         for name in ["a", "b", "c"] {
-            let object =
-                json!({"apiVersion": api_version, "kind": kind, "metadata": metadata(name)});
+            let object = json!({"apiVersion": api_version, "kind": kind, "metadata": metadata(name, &owners)});
             create(&pair.direct, path, object).await;
         }
         let patch = json!({"metadata": {"labels": {"is": null, "new": "x"}}});
@@ -109,6 +122,7 @@ async fn of_watches_it_is_the_servers_in_protobuf() {
     let namespace = pair.cluster.namespace("reads").await.unwrap();
     let group = format!("{}.example.com", random_name("reads"));
     define_widgets(&pair.direct, &group).await;
+    let owners = owners(&pair.direct).await;
     for (path, api_version, kind) in [
         (
             format!("/api/v1/namespaces/{namespace}/configmaps"),
@@ -121,7 +135,7 @@ async fn of_watches_it_is_the_servers_in_protobuf() {
             "Widget",
         ),
     ] {
-        let object = |name: &str| json!({"apiVersion": api_version, "kind": kind, "metadata": metadata(name)});
+        let object = |name: &str| json!({"apiVersion": api_version, "kind": kind, "metadata": metadata(name, &owners)});
         let mut attempt = 1;
         loop {
             let [server, proxy] = watched(&pair, &path, PROTOBUF_ONE, attempt, object).await;

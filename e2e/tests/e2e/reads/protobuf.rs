@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use http::Method;
 
-use super::metadata::{ATTEMPTS, metadata, watched};
+use super::metadata::{ATTEMPTS, metadata, owners, watched};
 use super::*;
 use crate::watches::stream::Stream;
 
@@ -200,6 +200,7 @@ async fn a_walk_by_pages_is_the_whole_list() {
 #[tokio::test]
 async fn of_watches_it_is_the_servers() {
     let pair = Pair::shared().await;
+    let owners = owners(&pair.direct).await;
     let namespace = pair.cluster.namespace("reads").await.unwrap();
     for (path, api_version, kind) in [
         (
@@ -218,7 +219,7 @@ async fn of_watches_it_is_the_servers() {
             "Role",
         ),
     ] {
-        let object = |name: &str| json!({"apiVersion": api_version, "kind": kind, "metadata": metadata(name)});
+        let object = |name: &str| json!({"apiVersion": api_version, "kind": kind, "metadata": metadata(name, &owners)});
         for accept in [PROTOBUF, TYPED] {
             let mut attempt = 1;
             loop {
