@@ -54,6 +54,7 @@ pub mod secret_file;
 pub mod selector;
 pub mod self_checks;
 pub mod store;
+pub mod table;
 pub mod told_list;
 #[cfg(test)]
 mod turns;
