@@ -1,10 +1,13 @@
 //! How a server writes the bookmarks of a kind: learned from its own, since an encoder may write required fields even of an
 //! object that has none of them.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
+use jiff::Timestamp;
 
-use crate::form::Form;
+use crate::envelope::Envelope;
+use crate::form::{Form, IncludeObject, MetaVersion};
 use crate::resource_version::ResourceVersion;
+use crate::table::Row;
 
 mod frame;
 
@@ -12,6 +15,9 @@ pub(crate) use frame::ends_initial_events;
 
 /// The annotation of the bookmark that ends the initial events of a watch (KEP-3157).
 pub(crate) const INITIAL_EVENTS_END: &str = r#""k8s.io/initial-events-end":"true""#;
+
+/// What is before the object of one.
+const BEGINNING: &str = r#"{"type":"BOOKMARK","object":"#;
 
 /// Its key and its value.
 const END: (&str, &str) = ("k8s.io/initial-events-end", "true");
@@ -32,6 +38,8 @@ enum Written {
 struct Line {
     before: String,
     after: String,
+    /// What a Table has of it beside its object, where that is known.
+    row: Option<Row>,
 }
 
 impl BookmarkForm {
@@ -45,7 +53,21 @@ impl BookmarkForm {
             Self(Written::Line(Line {
                 before: format!(r#"{before}"resourceVersion":""#),
                 after: format!("\"{after}\n"),
+                row: None,
             }))
+        })
+    }
+
+    /// The line of one with this object, without its newline.
+    pub(crate) fn line(object: &[u8]) -> Vec<u8> {
+        [BEGINNING.as_bytes(), object, b"}"].concat()
+    }
+
+    /// With its row.
+    pub(crate) fn with_row(self, row: Option<Row>) -> Self {
+        Self(match self.0 {
+            Written::Line(line) => Written::Line(Line { row, ..line }),
+            frame @ Written::Frame(_) => frame,
         })
     }
 
@@ -71,10 +93,15 @@ impl BookmarkForm {
     }
 
     /// The line at a version, newline included, or the frame, for who is told of objects in this form; `None` where they are
-    /// held in another encoding.
-    pub fn at(&self, version: ResourceVersion, form: Form) -> Option<Bytes> {
+    /// held in another encoding, or its row is not known.
+    pub(crate) fn at(
+        &self,
+        version: ResourceVersion,
+        form: Form,
+        envelope: &Envelope,
+    ) -> Option<Bytes> {
         match &self.0 {
-            Written::Line(line) => line.at(version, form),
+            Written::Line(line) => line.at(version, form, envelope),
             Written::Frame(frame) => frame.at(version, form),
         }
     }
@@ -88,34 +115,72 @@ impl Line {
         let plain = Self {
             before: self.before.replace(&first, ""),
             after: self.after.replace(&last, ""),
+            row: self.row.clone(),
         };
         let is_plain =
             !plain.before.contains("annotations") && !plain.after.contains("annotations");
         is_plain.then_some(plain)
     }
 
-    fn at(&self, version: ResourceVersion, form: Form) -> Option<Bytes> {
-        let has = |text: &str| self.before.contains(text) || self.after.contains(text);
-        Some(match form {
+    fn at(&self, version: ResourceVersion, form: Form, envelope: &Envelope) -> Option<Bytes> {
+        let object = match form {
             Form::Protobuf => return None,
-            Form::Object => format!("{}{version}{}", self.before, self.after).into(),
-            Form::Metadata(meta_version) => {
-                // What it has of metadata, in the order of Go's struct; older servers write an empty time.
-                let time = r#","creationTimestamp":null"#;
-                let end = format!(r#","annotations":{{{INITIAL_EVENTS_END}}}"#);
-                let time = if has(&time[1..]) { time } else { "" };
-                let end = if has(INITIAL_EVENTS_END) { &*end } else { "" };
-                let meta_version = meta_version.as_str();
-                format!(
-                    r#"{{"type":"BOOKMARK","object":{{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/{meta_version}","metadata":{{"resourceVersion":"{version}"{time}{end}}}}}}}{}"#,
-                    "\n"
-                )
-                .into()
+            Form::Object => return Some(self.whole(version).into()),
+            Form::Metadata(meta_version) => self.metadata(version, meta_version),
+            Form::Table(table) => {
+                let object = match table.include {
+                    IncludeObject::Object => self.object(version),
+                    // Nothing is never included of a bookmark: its annotation would be lost.
+                    IncludeObject::None | IncludeObject::Metadata => {
+                        self.metadata(version, table.version)
+                    }
+                };
+                let metadata = format!(r#"{{"resourceVersion":"{version}"}}"#);
+                let (head, tail) = envelope.around_rows(table, &metadata).ok()?;
+                let mut row = BytesMut::new();
+                // Nothing of it has an age.
+                self.row.as_ref()?.write(&mut row, Timestamp::UNIX_EPOCH);
+                let row = std::str::from_utf8(&row).ok()?;
+                format!(r#"{head}{row}"object":{object}}}{tail}"#)
             }
             Form::ProtobufMetadata(meta_version) => {
-                frame::metadata_alone(version, meta_version, has(INITIAL_EVENTS_END))
+                let ends = self.has(INITIAL_EVENTS_END);
+                return Some(frame::metadata_alone(version, meta_version, ends));
             }
-        })
+        };
+        Some([BEGINNING, &object, "}\n"].concat().into())
+    }
+
+    fn has(&self, text: &str) -> bool {
+        self.before.contains(text) || self.after.contains(text)
+    }
+
+    fn whole(&self, version: ResourceVersion) -> String {
+        format!("{}{version}{}", self.before, self.after)
+    }
+
+    /// Its object.
+    fn object(&self, version: ResourceVersion) -> String {
+        let whole = self.whole(version);
+        let object = whole.strip_prefix(BEGINNING);
+        let object = object.and_then(|object| object.strip_suffix("}\n"));
+        object.unwrap_or(&whole).to_owned()
+    }
+
+    /// What its object has of metadata, in the order of Go's struct; older servers write an empty time.
+    fn metadata(&self, version: ResourceVersion, meta_version: MetaVersion) -> String {
+        let time = r#","creationTimestamp":null"#;
+        let end = format!(r#","annotations":{{{INITIAL_EVENTS_END}}}"#);
+        let time = if self.has(&time[1..]) { time } else { "" };
+        let end = if self.has(INITIAL_EVENTS_END) {
+            &*end
+        } else {
+            ""
+        };
+        let meta_version = meta_version.as_str();
+        format!(
+            r#"{{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/{meta_version}","metadata":{{"resourceVersion":"{version}"{time}{end}}}}}"#
+        )
     }
 }
 
@@ -126,6 +191,7 @@ mod tests {
 
     #[test]
     fn bookmarks_are_written_as_the_server_writes_them() {
+        let envelope = Envelope::of_own_kind("v1", "Pod");
         for (end, plain) in [
             (
                 r#"{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"9","annotations":{"k8s.io/initial-events-end":"true"}},"spec":{"containers":null},"status":{}}}"#,
@@ -143,7 +209,8 @@ mod tests {
             let form = BookmarkForm::learn(end.as_bytes(), "9").unwrap();
             let version = ResourceVersion::from_number(12);
             let expected = end.replace("\"9\"", "\"12\"") + "\n";
-            let as_objects = |form: &BookmarkForm| form.at(version, Form::Object).unwrap();
+            let as_objects =
+                |form: &BookmarkForm| form.at(version, Form::Object, &envelope).unwrap();
             assert_eq!(as_objects(&form), expected);
             assert_eq!(as_objects(&form.plain().unwrap()), format!("{plain}\n"));
             let time = if end.contains("creationTimestamp") {
@@ -157,13 +224,15 @@ mod tests {
                     "\n"
                 )
             };
-            let as_metadata =
-                |form: &BookmarkForm| form.at(version, Form::Metadata(MetaVersion::V1)).unwrap();
+            let as_metadata = |form: &BookmarkForm| {
+                form.at(version, Form::Metadata(MetaVersion::V1), &envelope)
+                    .unwrap()
+            };
             let end = r#","annotations":{"k8s.io/initial-events-end":"true"}"#;
             assert_eq!(as_metadata(&form), metadata(end));
             assert_eq!(as_metadata(&form.plain().unwrap()), metadata(""));
             let in_protobuf = |form: &BookmarkForm| {
-                form.at(version, Form::ProtobufMetadata(MetaVersion::V1))
+                form.at(version, Form::ProtobufMetadata(MetaVersion::V1), &envelope)
                     .unwrap()
             };
             // A time that is not there is empty in protobuf, whatever it is in JSON.

@@ -2,7 +2,6 @@
 
 mod ask;
 mod callers;
-mod clock;
 mod published;
 mod signals;
 mod target;
@@ -22,10 +21,10 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use self::clock::Clock;
 pub(crate) use self::published::next_connection;
 pub(crate) use self::signals::{Raised, Signals};
 use self::target::{InvalidPath, Target};
+use crate::clock::Clock;
 use crate::cluster_accessor::Turn;
 use crate::cluster_config::EndpointConfig;
 use crate::credential::Credential;
@@ -69,7 +68,6 @@ pub struct Connection {
     shards: Mutex<Vec<Arc<Shard>>>,
     /// The uid of `kube-system`, where the credential may read it.
     kube_system_uid: ArcSwapOption<String>,
-    clock: Clock,
 }
 
 #[derive(Clone)]
@@ -122,7 +120,6 @@ impl Connection {
             callers: ArcSwapOption::empty(),
             shards: Mutex::default(),
             kube_system_uid: ArcSwapOption::empty(),
-            clock: Clock::default(),
         };
         connection.set_authorization(credential);
         Ok(connection)
@@ -207,9 +204,10 @@ impl Connection {
         let Some(shard) = &shard.shard else {
             return Err(UpstreamError::Connect("the connection is closed".into()));
         };
+        let sent = Timestamp::now();
         let answer = shard.send(request).await;
         answer
-            .inspect(|answer| self.hear_clock(answer))
+            .inspect(|answer| self.hear_clock(answer, sent))
             .inspect_err(|_| self.suspect())
     }
 
@@ -218,13 +216,18 @@ impl Connection {
         self.endpoint.config() == endpoint && self.connect_timeout == connect_timeout
     }
 
-    /// How far the cluster's clock is ahead of this process's, to a second, by the last answer to a probe or an informer.
+    /// How far the cluster's clock is ahead of this process's, to a second or less, by the answers to probes and informers.
     pub fn clock_offset(&self) -> Option<SignedDuration> {
-        self.clock.offset()
+        self.clock().offset()
     }
 
-    fn hear_clock(&self, answer: &Response<Incoming>) {
-        self.clock.heard(answer.headers(), Timestamp::now());
+    /// The cluster's clock.
+    pub(crate) fn clock(&self) -> &Arc<Clock> {
+        self.endpoint.clock()
+    }
+
+    fn hear_clock(&self, answer: &Response<Incoming>, sent: Timestamp) {
+        self.clock().heard(answer.headers(), sent, Timestamp::now());
     }
 
     /// A place on one of the informers' HTTP/2 connections (at most 80 informers share one), given back on drop.

@@ -21,6 +21,7 @@ use crate::resource_version::ResourceVersion;
 use crate::store::Element;
 
 mod protobuf;
+mod table;
 
 /// Why a LIST answer's form was not learned.
 #[derive(Debug, thiserror::Error)]
@@ -61,6 +62,7 @@ pub struct Envelope {
     object_prefix: Bytes,
     warnings: Vec<HeaderValue>,
     fields: Fields,
+    printed: Option<table::Printed>,
     /// The kind is one of this process: nobody takes it away.
     own: bool,
 }
@@ -105,6 +107,7 @@ impl Envelope {
             object_prefix: object_prefix.into(),
             warnings: Vec::new(),
             fields: Fields::default(),
+            printed: None,
             own: false,
         };
 
@@ -113,12 +116,13 @@ impl Envelope {
             envelope.check_item(item.get().as_bytes())?;
         }
         let meta = &list.metadata;
-        let (head, tail) = envelope.around(
+        let around = envelope.around(
             Form::Object,
             &meta.resource_version,
             &meta.continue_token,
             meta.remaining_item_count,
         );
+        let (head, tail) = around.map_err(|_| EnvelopeError::UnknownForm)?;
         let items: Vec<&str> = items.iter().map(|item| item.get()).collect();
         if [head.as_str(), &items.join(","), &tail].concat().as_bytes() != body {
             return Err(EnvelopeError::UnknownForm);
@@ -147,6 +151,7 @@ impl Envelope {
             object_prefix: Bytes::new(),
             warnings: Vec::new(),
             fields: Fields::custom(&[], false),
+            printed: None,
             own: true,
         }
     }
@@ -182,16 +187,19 @@ impl Envelope {
 
     /// The bytes before and after the items of a list at a version, in JSON. One that more follows has a token to continue
     /// with and, where it is known, the number of objects that follow.
+    ///
+    /// # Errors
+    /// The form has no words for the kind.
     pub fn around_list(
         &self,
         form: Form,
         resource_version: ResourceVersion,
         continue_token: &str,
         remaining: Option<u64>,
-    ) -> (Bytes, Bytes) {
+    ) -> Result<(Bytes, Bytes), Unwritable> {
         let version = resource_version.to_string();
-        let (head, tail) = self.around(form, &version, continue_token, remaining);
-        (head.into(), tail.into())
+        let (head, tail) = self.around(form, &version, continue_token, remaining)?;
+        Ok((head.into(), tail.into()))
     }
 
     fn around(
@@ -200,35 +208,33 @@ impl Envelope {
         resource_version: &str,
         continue_token: &str,
         remaining: Option<u64>,
-    ) -> (String, String) {
+    ) -> Result<(String, String), Unwritable> {
         let meta_version;
         let (order, kind, api_version) = match form {
             Form::Object | Form::Protobuf => (self.order, &*self.list_kind, &*self.api_version),
+            Form::Table(table) => {
+                let metadata = list_metadata(resource_version, continue_token, remaining);
+                let (head, tail) = self.around_rows(table, &metadata)?;
+                return Ok((head, format!("{tail}\n")));
+            }
             Form::Metadata(version) | Form::ProtobufMetadata(version) => {
                 meta_version = format!("meta.k8s.io/{}", version.as_str());
                 let kind = "PartialObjectMetadataList";
                 (KeyOrder::Struct, kind, &*meta_version)
             }
         };
-        let remaining = remaining.map(|count| format!(r#""remainingItemCount":{count}"#));
-        match order {
+        Ok(match order {
             KeyOrder::Struct | KeyOrder::Numbers => {
-                let mut meta = format!(r#""resourceVersion":"{resource_version}""#);
-                if !continue_token.is_empty() {
-                    meta += &format!(r#","continue":"{continue_token}""#);
-                }
-                if let Some(remaining) = remaining {
-                    meta = format!("{meta},{remaining}");
-                }
+                let metadata = list_metadata(resource_version, continue_token, remaining);
                 let head = format!(
-                    r#"{{"kind":"{kind}","apiVersion":"{api_version}","metadata":{{{meta}}},"items":["#
+                    r#"{{"kind":"{kind}","apiVersion":"{api_version}","metadata":{metadata},"items":["#
                 );
                 (head, "]}\n".to_owned())
             }
             KeyOrder::Alphabetical => {
                 let mut meta = format!(r#""continue":"{continue_token}","#);
                 if let Some(remaining) = remaining {
-                    meta = format!("{meta}{remaining},");
+                    meta += &format!(r#""remainingItemCount":{remaining},"#);
                 }
                 let head = format!(r#"{{"apiVersion":"{api_version}","items":["#);
                 let tail = format!(
@@ -237,7 +243,7 @@ impl Envelope {
                 );
                 (head, tail)
             }
-        }
+        })
     }
 
     /// From an object as a GET or a watch writes it to list-item form, in its own allocation: a slice would pin the
@@ -289,6 +295,7 @@ impl Envelope {
             (Form::ProtobufMetadata(version), _) => {
                 metadata::protobuf::write_item(to, version, self.metadata(item)?)?;
             }
+            (Form::Table(table), _) => self.write_row(to, table, element)?,
         }
         Ok(())
     }
@@ -313,6 +320,7 @@ impl Envelope {
             Form::ProtobufMetadata(version) => {
                 metadata::protobuf::write_object(to, version, self.metadata(item)?)
             }
+            Form::Table(table) => self.write_table(to, table, element),
             // Metadata carries its type in JSON lists too.
             Form::Object | Form::Metadata(_) | Form::Protobuf => self.write_item(to, form, element),
         }
@@ -333,6 +341,12 @@ impl Envelope {
             KeyOrder::Numbers => Holding::Protobuf,
             KeyOrder::Alphabetical | KeyOrder::Struct => Holding::Objects,
         }
+    }
+
+    /// Whether objects of the kind can be written in a form, as they are held.
+    pub(crate) fn writes(&self, form: Form) -> bool {
+        form.holdings().contains(&self.holding())
+            && (!matches!(form, Form::Table(_)) || self.columns().is_some())
     }
 
     /// Whether the kind is a custom resource (or another that the server keeps without a Go type).
@@ -359,6 +373,18 @@ impl Envelope {
     }
 }
 
+/// `ListMeta` in the order of Go's struct.
+fn list_metadata(resource_version: &str, continue_token: &str, remaining: Option<u64>) -> String {
+    let mut meta = format!(r#"{{"resourceVersion":"{resource_version}""#);
+    if !continue_token.is_empty() {
+        meta += &format!(r#","continue":"{continue_token}""#);
+    }
+    if let Some(remaining) = remaining {
+        meta += &format!(r#","remainingItemCount":{remaining}"#);
+    }
+    meta + "}"
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -376,10 +402,10 @@ mod tests {
             (learned.resource_version.get(), learned.count),
             (77, Some(5))
         );
-        let (head, tail) =
-            learned
-                .envelope
-                .around_list(Form::Object, ResourceVersion::from_number(80), "", None);
+        let (head, tail) = learned
+            .envelope
+            .around_list(Form::Object, ResourceVersion::from_number(80), "", None)
+            .unwrap();
         assert_eq!(
             head,
             r#"{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"80"},"items":["#
@@ -415,10 +441,10 @@ mod tests {
         );
         let learned = Envelope::learn(body.as_bytes(), "W").unwrap();
         assert_eq!(learned.count, Some(2));
-        let (head, tail) =
-            learned
-                .envelope
-                .around_list(Form::Object, ResourceVersion::from_number(10), "", None);
+        let (head, tail) = learned
+            .envelope
+            .around_list(Form::Object, ResourceVersion::from_number(10), "", None)
+            .unwrap();
         assert_eq!(head, r#"{"apiVersion":"ex.io/v1","items":["#);
         let expected =
             r#"],"kind":"WidgetCollection","metadata":{"continue":"","resourceVersion":"10"}}"#;

@@ -12,10 +12,35 @@ pub enum Form {
     Metadata(MetaVersion),
     /// The same in protobuf.
     ProtobufMetadata(MetaVersion),
+    /// The cells that `kubectl get` shows, as a row of a `Table` in JSON.
+    Table(Table),
 }
 
-/// An object that cannot be written byte for byte as its server would: what JSON says of it is not all that protobuf has, or is
-/// not known here; or it is held in another encoding.
+/// A `Table`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Table {
+    /// Its version.
+    pub version: MetaVersion,
+    /// What stands beside the cells.
+    pub include: IncludeObject,
+    /// Whether it says what its columns are: all that comes after the first event of a watch does not.
+    pub has_columns: bool,
+}
+
+/// What stands beside the cells of a row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IncludeObject {
+    /// Nothing; of a bookmark, its metadata.
+    None,
+    /// The object's metadata.
+    #[default]
+    Metadata,
+    /// The object.
+    Object,
+}
+
+/// An object that cannot be written byte for byte as its server would: what is held of it is not all that there is to know, or
+/// is not understood here; or it is held in another encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unwritable;
 
@@ -36,6 +61,22 @@ impl Form {
             Self::Object | Self::Protobuf => item + 128,
             // Most of it is what manages which field.
             Self::Metadata(_) | Self::ProtobufMetadata(_) => item.min(2048) + 128,
+            Self::Table(table) => match table.include {
+                IncludeObject::None => 512,
+                IncludeObject::Metadata => item.min(2048) + 512,
+                IncludeObject::Object => item + 512,
+            },
+        }
+    }
+
+    /// What comes after the first event of a watch.
+    pub(crate) fn after_first_event(self) -> Self {
+        match self {
+            Self::Table(table) => Self::Table(Table {
+                has_columns: false,
+                ..table
+            }),
+            other => other,
         }
     }
 }

@@ -13,7 +13,8 @@
 //! All changes between `since` and `through` are held. A **run** is what one list began: a relist may have skipped changes, and
 //! a new epoch knows nothing of the old versions, so both begin another run, and watchers of the one before have ended.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
+use std::mem::{Discriminant, discriminant};
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
@@ -25,6 +26,7 @@ use tokio::time::Instant;
 use crate::bookmark::BookmarkForm;
 use crate::envelope::Envelope;
 use crate::floor::Floor;
+use crate::form::Form;
 use crate::informer::NotServable;
 use crate::resource_version::ResourceVersion;
 use crate::store::Change;
@@ -61,8 +63,8 @@ struct State {
     former: ResourceVersion,
     /// The version of the last change that not every selector can judge.
     unreadable: ResourceVersion,
-    /// Whether a watch of this run has met an object that cannot be written in protobuf.
-    unwritable: bool,
+    /// The forms in which a watch of this run has met an object that cannot be written.
+    unwritable: HashSet<Discriminant<Form>>,
     /// Since when what the server does is not known.
     silent_since: Option<Instant>,
     bookmarks: Bookmarks,
@@ -156,7 +158,7 @@ impl History {
         (state.bytes, state.gone) = (0, 0);
         (state.since, state.through) = (at, at);
         state.unreadable = ResourceVersion::default();
-        state.unwritable = false;
+        state.unwritable.clear();
         state.silent_since = None;
         let waiting = state.take_waiting();
         drop(state);
@@ -326,14 +328,14 @@ impl History {
         self.state.lock().unreadable
     }
 
-    /// Whether a watch has met an object that cannot be written in protobuf.
-    pub(crate) fn is_unwritable(&self) -> bool {
-        self.state.lock().unwritable
+    /// Whether a watch has met an object that cannot be written in such a form.
+    pub(crate) fn is_unwritable(&self, form: Form) -> bool {
+        self.state.lock().unwritable.contains(&discriminant(&form))
     }
 
     /// A watch has met one.
-    pub(crate) fn set_unwritable(&self) {
-        self.state.lock().unwritable = true;
+    pub(crate) fn set_unwritable(&self, form: Form) {
+        self.state.lock().unwritable.insert(discriminant(&form));
     }
 
     /// Whether there has ever been a list.

@@ -30,7 +30,7 @@ impl Form {
     /// Who can write it, the best first.
     pub const fn holdings(self) -> &'static [Holding] {
         match self {
-            Self::Object | Self::Metadata(_) => &[Holding::Objects],
+            Self::Object | Self::Metadata(_) | Self::Table(_) => &[Holding::Objects],
             Self::Protobuf => &[Holding::Protobuf],
             // From protobuf it is the object's own bytes; JSON does not always tell all of it.
             Self::ProtobufMetadata(_) => &[Holding::Protobuf, Holding::Objects],
@@ -42,7 +42,9 @@ impl Form {
         match self {
             Self::Protobuf => Holding::Protobuf,
             // Any kind has objects in JSON, and they are good for most forms.
-            Self::Object | Self::Metadata(_) | Self::ProtobufMetadata(_) => Holding::Objects,
+            Self::Object | Self::Metadata(_) | Self::ProtobufMetadata(_) | Self::Table(_) => {
+                Holding::Objects
+            }
         }
     }
 }
@@ -50,7 +52,7 @@ impl Form {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::form::MetaVersion;
+    use crate::form::{IncludeObject, MetaVersion, Table};
 
     #[test]
     fn two_informers_answer_all_forms() {
@@ -59,6 +61,11 @@ mod tests {
             Form::Metadata(MetaVersion::V1),
             Form::Protobuf,
             Form::ProtobufMetadata(MetaVersion::V1beta1),
+            Form::Table(Table {
+                version: MetaVersion::V1,
+                include: IncludeObject::Metadata,
+                has_columns: true,
+            }),
         ];
         for form in forms {
             let holdings = form.holdings();

@@ -18,6 +18,7 @@
 pub mod backoff;
 pub mod bookmark;
 pub mod bounded_file;
+mod clock;
 pub mod cluster_accessor;
 pub mod cluster_cache;
 pub mod cluster_config;

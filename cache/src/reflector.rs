@@ -43,6 +43,7 @@ mod protocol;
 mod requests;
 mod self_check;
 mod stream;
+mod table;
 #[cfg(test)]
 mod tests;
 
@@ -74,6 +75,7 @@ pub(crate) struct Reflector {
     backoff: Backoff,
     /// What came last could not be read, and no list has since been complete.
     malformed: bool,
+    tables: table::Tables,
     /// What is listed is to be compared with what is held: where nothing contradicts it, its watch goes on.
     comparing: bool,
 }
@@ -102,6 +104,7 @@ impl Reflector {
             self_checked: self_check::Progress::default(),
             backoff: Backoff::new(BACKOFF.0, BACKOFF.1),
             malformed: false,
+            tables: table::Tables::default(),
             comparing: false,
         }
     }
@@ -243,7 +246,10 @@ impl Reflector {
             connection.suspect();
         }
         let held = self.store.resource_version();
+        let is_no_table = self.tables.failed(error);
         self.state = match self.state {
+            State::List { from } if is_no_table => State::Learn { from },
+            State::Watch | State::Resume { .. } if is_no_table => State::Learn { from: Some(held) },
             State::Learn { from } => State::Learn { from },
             // The version asked for is unknown to the server: it may have gone back. Without one the list is a
             // consistent one, whose version tells.
@@ -287,6 +293,10 @@ impl Reflector {
         let untold = fields.is_none().then_some(resource.kind);
         let known = fields.unwrap_or_else(|| Fields::custom(&[], resource.namespaced));
         let envelope = learned.envelope.with_warnings(&headers, &other);
+        let envelope = match self.informer.holding {
+            Holding::Objects => self.with_columns(connection, shard, envelope).await?,
+            Holding::Protobuf => envelope,
+        };
         let kind = Kind {
             namespaced: resource.namespaced,
             envelope: Some(Arc::new(envelope.with_fields(known))),

@@ -155,7 +155,9 @@ impl Store {
             }
             let agrees = element.resource_version > older.resource_version
                 || older.objects.get(key).is_some_and(|held| {
-                    held.resource_version == element.resource_version && held.item == element.item
+                    held.resource_version == element.resource_version
+                        && held.item == element.item
+                        && held.row == element.row
                 });
             if !agrees {
                 return false;
@@ -223,6 +225,7 @@ mod tests {
             item: format!(r#"{{"metadata":{{"name":"{name}","namespace":"{namespace}"}}}}"#).into(),
             labels: 0..0,
             version: 0..0,
+            row: None,
             values: Some(Values::default()),
         }
     }

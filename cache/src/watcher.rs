@@ -6,6 +6,7 @@ use std::task::Waker;
 use bytes::Bytes;
 use tokio::time::Instant;
 
+use crate::bookmark::BookmarkForm;
 use crate::envelope::Envelope;
 use crate::form::Form;
 pub use crate::history::NotWatchable;
@@ -28,7 +29,8 @@ pub struct Watcher {
     namespace: Option<String>,
     selector: BoundSelector,
     initial: Option<InitialEvents>,
-    initial_events_end: Option<Bytes>,
+    /// What tells the end of that state.
+    initial_events_end: Option<Arc<BookmarkForm>>,
     /// Where it began: what it was asked to begin after, or the state that it told.
     begun: ResourceVersion,
     /// All up to this version was told, or need not be.
@@ -134,7 +136,10 @@ impl Watcher {
     /// Whether its form is likely to have words for all that there is to tell: one that had none for an object has ended, and
     /// whoever begins it again would meet the same object.
     pub fn is_writable(&self) -> bool {
-        !self.form.is_protobuf() || !self.informer.history().is_unwritable()
+        let end = self.initial_events_end.as_ref();
+        self.envelope.writes(self.form)
+            && !self.informer.history().is_unwritable(self.form)
+            && end.is_none_or(|end| end.at(self.begun, self.form, &self.envelope).is_some())
     }
 
     /// From what a snapshot holds on, which is not older than the watch.
@@ -157,8 +162,7 @@ impl Watcher {
             self.namespace.as_deref(),
         ));
         let form = self.informer.history().bookmarks().initial_events_end;
-        let form = form.filter(|_| tell_end);
-        self.initial_events_end = form.and_then(|form| form.at(self.told, self.form));
+        self.initial_events_end = form.filter(|_| tell_end);
         self
     }
 
@@ -169,13 +173,15 @@ impl Watcher {
     pub fn tell(&mut self, waker: &Waker) -> Result<Told, Ended> {
         if let Some(initial) = &mut self.initial {
             let lines = initial.next_chunk(&self.selector);
+            self.form = initial.form();
             if let Some(lines) = lines.map_err(|why| self.end(why.into()))? {
                 return Ok(Told::Lines(lines));
             }
             self.initial = None;
         }
         if let Some(end) = self.initial_events_end.take() {
-            return Ok(Told::Lines(end));
+            let line = end.at(self.begun, self.form, &self.envelope);
+            return Ok(Told::Lines(self.first(line.unwrap_or_default())));
         }
         for _ in 0..STEP {
             let next = self.informer.history().next(&mut self.place, waker);
@@ -196,15 +202,23 @@ impl Watcher {
             let line = change.line(&self.envelope, form, namespace, &self.selector);
             if let Some(line) = line.map_err(|why| self.end(why))? {
                 self.told = at;
-                return Ok(Told::Lines(line));
+                return Ok(Told::Lines(self.first(line)));
             }
         }
         Ok(Told::Lines(Bytes::new()))
     }
 
+    /// Lines that may be the first.
+    fn first(&mut self, lines: Bytes) -> Bytes {
+        if !lines.is_empty() {
+            self.form = self.form.after_first_event();
+        }
+        lines
+    }
+
     fn end(&self, why: NotTellable) -> Ended {
         if why == NotTellable::Unwritable {
-            self.informer.history().set_unwritable();
+            self.informer.history().set_unwritable(self.form);
         }
         Ended
     }
@@ -217,7 +231,8 @@ impl Watcher {
         }
         let form = self.informer.history().bookmarks().plain?;
         self.told = self.through;
-        form.at(self.through, self.form)
+        let line = form.at(self.through, self.form, &self.envelope)?;
+        Some(self.first(line))
     }
 }
 

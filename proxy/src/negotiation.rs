@@ -3,7 +3,9 @@
 //! What the server does, quirks included, is in `k8s.io/apiserver/pkg/endpoints/handlers/negotiation` and in the parser and
 //! the order of `goautoneg`; built-in kinds go through go-restful before, which has a rule of its own.
 
-use fleetcache_cache::form::MetaVersion;
+use std::borrow::Cow;
+
+use fleetcache_cache::form::{IncludeObject, MetaVersion};
 use http::HeaderMap;
 use http::header::{ACCEPT, USER_AGENT};
 
@@ -265,6 +267,21 @@ fn sort(clauses: &mut [Clause<'_>]) {
             clauses.swap(at, at - 1);
             at -= 1;
         }
+    }
+}
+
+/// What a Table is to have beside its cells.
+///
+/// # Errors
+/// What was asked for, which the server refuses.
+pub(crate) fn include_object(query: &str) -> Result<IncludeObject, Cow<'_, str>> {
+    let asked = query_pairs(query).find(|(key, _)| key == "includeObject");
+    let asked = asked.map_or(Cow::Borrowed(""), |(_, value)| value);
+    match &*asked {
+        "" | "Metadata" => Ok(IncludeObject::Metadata),
+        "Object" => Ok(IncludeObject::Object),
+        "None" => Ok(IncludeObject::None),
+        _ => Err(asked),
     }
 }
 

@@ -1,13 +1,13 @@
-//! How memory writes what was asked for, where it can: objects and their metadata alone, in JSON or protobuf.
+//! How memory writes what was asked for, where it can: objects and their metadata alone, in JSON or protobuf, and Tables.
 
-use fleetcache_cache::form::Form;
+use fleetcache_cache::form::{Form, Table};
 use fleetcache_cache::gvr::Gvr;
 use fleetcache_cache::informers::Informers;
 use http::HeaderMap;
 
 use crate::decision::LiveReason;
 use crate::gzip;
-use crate::negotiation::{self, Encoding, Offer, negotiate};
+use crate::negotiation::{self, Encoding, Offer, include_object, negotiate};
 use crate::request_info::Verb;
 
 /// The media type of JSON.
@@ -120,19 +120,26 @@ impl Writing {
 
 fn in_memory(offer: Offer, verb: Verb, query: &str, headers: &HeaderMap) -> Option<Written> {
     let negotiated = negotiate(offer, query, headers).ok()?;
-    let metadata_of = match (negotiated.form, verb) {
-        (negotiation::Form::Object, _) => None,
-        (negotiation::Form::Metadata(version), Verb::Get | Verb::Watch)
-        | (negotiation::Form::MetadataList(version), Verb::List) => Some(version),
-        // A list that is asked for as one object, or the other way round, is refused.
-        _ => return None,
+    let (is_protobuf, pretty) = match negotiated.encoding {
+        Encoding::Json { pretty } => (false, pretty),
+        Encoding::Protobuf => (true, false),
+        Encoding::Yaml => return None,
     };
-    let (form, pretty) = match (negotiated.encoding, metadata_of) {
-        (Encoding::Json { pretty }, None) => (Form::Object, pretty),
-        (Encoding::Json { pretty }, Some(version)) => (Form::Metadata(version), pretty),
-        (Encoding::Protobuf, Some(version)) => (Form::ProtobufMetadata(version), false),
-        (Encoding::Protobuf, None) => (Form::Protobuf, false),
-        (Encoding::Yaml, _) => return None,
+    let form = match (negotiated.form, verb) {
+        (negotiation::Form::Object, _) if is_protobuf => Form::Protobuf,
+        (negotiation::Form::Object, _) => Form::Object,
+        (negotiation::Form::Metadata(version), Verb::Get | Verb::Watch)
+        | (negotiation::Form::MetadataList(version), Verb::List) => match is_protobuf {
+            true => Form::ProtobufMetadata(version),
+            false => Form::Metadata(version),
+        },
+        // A list that is asked for as one object, or the other way round, is refused.
+        (negotiation::Form::Metadata(_) | negotiation::Form::MetadataList(_), _) => return None,
+        (negotiation::Form::Table(version), _) => Form::Table(Table {
+            version,
+            include: include_object(query).ok()?,
+            has_columns: true,
+        }),
     };
     let gzip = gzip::is_accepted(headers);
     Some(Written { form, pretty, gzip })

@@ -94,7 +94,7 @@ impl Frame {
                 meta_version,
                 self.ends_initial_events,
             )),
-            Form::Object | Form::Metadata(_) => None,
+            Form::Object | Form::Metadata(_) | Form::Table(_) => None,
         }
     }
 }

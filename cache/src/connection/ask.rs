@@ -5,6 +5,7 @@ use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
+use jiff::Timestamp;
 use serde::Deserialize;
 
 use super::{Connection, check};
@@ -157,8 +158,9 @@ impl Connection {
         let Some(client) = self.live.load_full() else {
             return Err(UpstreamError::Connect("the connection is closed".into()));
         };
+        let sent = Timestamp::now();
         let answer = client.send(request).await;
-        answer.inspect(|answer| self.hear_clock(answer))
+        answer.inspect(|answer| self.hear_clock(answer, sent))
     }
 }
 

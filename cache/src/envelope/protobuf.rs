@@ -34,6 +34,7 @@ impl Envelope {
             object_prefix: object_prefix.freeze(),
             warnings: Vec::new(),
             fields: Fields::default(),
+            printed: None,
             own: false,
         };
         let mut items = BytesMut::new();
@@ -116,7 +117,7 @@ pub(super) fn write_item(to: &mut BytesMut, form: Form, item: &[u8]) -> Result<(
         Form::ProtobufMetadata(version) => {
             metadata::protobuf::write_held_item(to, version, metadata_of(item)?);
         }
-        Form::Object | Form::Metadata(_) => return Err(Unwritable),
+        Form::Object | Form::Metadata(_) | Form::Table(_) => return Err(Unwritable),
     }
     Ok(())
 }
@@ -137,7 +138,7 @@ pub(super) fn write_object(
         Form::ProtobufMetadata(version) => {
             metadata::protobuf::write_held_object(to, version, metadata_of(item)?);
         }
-        Form::Object | Form::Metadata(_) => return Err(Unwritable),
+        Form::Object | Form::Metadata(_) | Form::Table(_) => return Err(Unwritable),
     }
     Ok(())
 }

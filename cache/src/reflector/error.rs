@@ -29,6 +29,10 @@ pub(crate) enum ReflectorError {
     BadBytes(#[source] serde_json::Error),
     #[error(transparent)]
     Malformed(#[from] Malformed),
+    #[error("the columns of the kind's Tables are not those that were told before")]
+    OtherColumns,
+    #[error("the kind's Tables have not one row for each object")]
+    NotARowEach,
     #[error("an unknown watch event")]
     UnknownEvent,
     #[error("an event is older than the one before it")]

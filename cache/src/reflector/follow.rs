@@ -50,18 +50,14 @@ impl Reflector {
         options: &str,
     ) -> Result<Stream, ReflectorError> {
         let seconds = WATCH_SECONDS + rand::random_range(0..WATCH_SECONDS);
+        let (accept, include) = self.asks_for()?;
         let path = requests::list_path(
             &self.informer.gvr,
-            &format!("watch=1&{options}&timeoutSeconds={seconds}"),
+            &format!("watch=1&{options}&timeoutSeconds={seconds}{include}"),
         );
-        let body = requests::open(
-            connection,
-            shard,
-            &path,
-            requests::accept(self.informer.holding),
-        )
-        .await?
-        .into_body();
+        let body = requests::open(connection, shard, &path, accept)
+            .await?
+            .into_body();
         let lasts = Duration::from_secs(seconds);
         Ok(Stream::new(body, lasts, self.envelope()?, &self.informer))
     }

@@ -10,7 +10,7 @@ use super::protobuf;
 use super::protocol::WatchEvent;
 use super::requests;
 use super::stream::Stream;
-use super::{Reflector, ReflectorError, State};
+use super::{Reflector, ReflectorError, State, table};
 use crate::connection::{Connection, InformerShard};
 use crate::envelope::Envelope;
 use crate::holding::Holding;
@@ -126,8 +126,8 @@ impl Reflector {
         };
         let mut store = Store::default();
         loop {
-            let path = requests::list_path(gvr, &query);
-            let accept = requests::accept(self.informer.holding);
+            let (accept, include) = self.asks_for()?;
+            let path = requests::list_path(gvr, &format!("{query}{include}"));
             let body = requests::fetch_page(connection, shard, &path, accept).await?;
             let page = Page::read(body, Arc::clone(envelope)).await?;
             for element in page.elements {
@@ -157,6 +157,7 @@ impl Reflector {
             return Err(ReflectorError::WentBack);
         }
         self.malformed = false;
+        self.tables.listed();
         self.informer.count_list();
         self.settings.count_list();
         if self.comparing && store.agrees_with(&self.store).await {
@@ -193,7 +194,9 @@ impl Page {
     /// Reads a page on a thread for such work: it cannot be read in part, and 500 large objects are several megabytes.
     async fn read(body: Bytes, envelope: Arc<Envelope>) -> Result<Self, ReflectorError> {
         let page = tokio::task::spawn_blocking(move || match envelope.holding() {
-            Holding::Objects => Self::parse(&body, &envelope),
+            Holding::Objects => {
+                table::page(&body, &envelope).unwrap_or_else(|| Self::parse(&body, &envelope))
+            }
             Holding::Protobuf => protobuf::page(&body),
         });
         // Else it has panicked, or the runtime ends.

@@ -1,10 +1,13 @@
 //! From the lines of a watch to events, or from its frames.
 
+use std::borrow::Cow;
+
 use crate::bookmark::{BookmarkForm, INITIAL_EVENTS_END};
 use crate::envelope::Envelope;
 use crate::holding::Holding;
 use crate::object::{ObjectHead, StatusHead, WatchFrame};
 use crate::reflector::ReflectorError;
+use crate::reflector::table::Shown;
 use crate::resource_version::ResourceVersion;
 use crate::store::{Element, Event};
 
@@ -44,13 +47,19 @@ pub(crate) fn event(envelope: &Envelope, line: &[u8]) -> Result<WatchEvent, Refl
             message: status.message,
         });
     }
+    let Shown {
+        object,
+        row,
+        in_table,
+    } = Shown::of_event(envelope, frame.object)?;
     let head = ObjectHead::parse(object).map_err(ReflectorError::BadBytes)?;
     let resource_version = ResourceVersion::parse(&head.metadata.resource_version)
         .ok_or(ReflectorError::NoResourceVersion)?;
     Ok(match &*frame.event_type {
         event_type @ ("ADDED" | "MODIFIED" | "DELETED") => {
             let element = Element::new(&head.metadata, object, envelope.item_from_object(object)?)
-                .ok_or(ReflectorError::NoResourceVersion)?;
+                .ok_or(ReflectorError::NoResourceVersion)?
+                .with_row(row);
             WatchEvent::Change(match event_type {
                 "DELETED" => Event::Deleted(element),
                 _ => Event::Applied(element.with_values(envelope.fields(), object)),
@@ -60,9 +69,14 @@ pub(crate) fn event(envelope: &Envelope, line: &[u8]) -> Result<WatchEvent, Refl
             let annotations = head.metadata.annotations;
             let annotations = annotations.map_or("", |annotations| annotations.get());
             let ends_initial_events = annotations.contains(INITIAL_EVENTS_END);
+            let line = match in_table {
+                true => BookmarkForm::line(object).into(),
+                false => Cow::Borrowed(line),
+            };
+            let form = BookmarkForm::learn(&line, &head.metadata.resource_version);
             WatchEvent::Bookmark {
                 resource_version,
-                form: BookmarkForm::learn(line, &head.metadata.resource_version),
+                form: form.map(|form| form.with_row(row)),
                 ends_initial_events,
             }
         }

@@ -102,8 +102,9 @@ impl Change {
     /// Memory of it, in bytes, estimated from lengths: its objects, which others may hold too, and its line.
     pub fn bytes(&self) -> usize {
         let previous = self.previous.as_ref();
-        let previous = previous.map_or(0, |previous| previous.item.len());
-        2 * self.element.item.len() + previous + CHANGE_OVERHEAD
+        let previous = previous.map_or(0, |previous| previous.content());
+        let line = self.element.item.len();
+        self.element.content() + previous + line + CHANGE_OVERHEAD
     }
 
     /// The line or the frame that tells of it, newline included; `None` where it does not concern who selects these objects.

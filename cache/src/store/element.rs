@@ -10,6 +10,7 @@ use bytes::Bytes;
 use crate::fields::{Fields, Values};
 use crate::object::ObjectMeta;
 use crate::resource_version::ResourceVersion;
+use crate::table::Row;
 
 mod protobuf;
 
@@ -31,6 +32,8 @@ pub struct Element {
     pub(super) labels: Range<u32>,
     /// Where its own version stands in `item`, without the quotes; in protobuf, its text alone.
     pub(super) version: Range<u32>,
+    /// What a Table has of it beside the object; `None` where the kind has none, or it is not understood.
+    pub(crate) row: Option<Row>,
     /// The values of its kind's own fields; `None` where they cannot be told.
     pub(super) values: Option<Values>,
 }
@@ -64,6 +67,7 @@ impl Element {
             resource_version: ResourceVersion::parse(&meta.resource_version)?,
             item,
             labels,
+            row: None,
             values: Some(Values::default()),
         })
     }
@@ -75,6 +79,12 @@ impl Element {
             values: fields.read(object),
             ..self
         }
+    }
+
+    /// With its row.
+    #[must_use]
+    pub(crate) fn with_row(self, row: Option<Row>) -> Self {
+        Self { row, ..self }
     }
 
     /// The value of one of its kind's own fields, by its number.
@@ -104,15 +114,20 @@ impl Element {
 
     /// The same object with another version in the place of its own.
     pub(super) fn at(&self, version: ResourceVersion) -> Self {
-        if self.is_protobuf() {
-            return self.with_item(self.protobuf_at(version));
+        let item = if self.is_protobuf() {
+            self.protobuf_at(version)
+        } else {
+            let (before, after) = (
+                &self.item[..self.version.start as usize],
+                &self.item[self.version.end as usize..],
+            );
+            let item = [before, version.to_string().as_bytes(), after].concat();
+            item.into()
+        };
+        Self {
+            resource_version: version,
+            ..self.with_item(item)
         }
-        let (before, after) = (
-            &self.item[..self.version.start as usize],
-            &self.item[self.version.end as usize..],
-        );
-        let item = [before, version.to_string().as_bytes(), after].concat();
-        self.with_item(item.into())
     }
 
     /// The same object written otherwise.
@@ -125,6 +140,11 @@ impl Element {
 
     pub(super) fn bytes(&self) -> usize {
         let values = self.values.as_ref().map_or(0, Values::bytes);
-        self.item.len() + self.key.len() + self.uid.len() + values + ELEMENT_OVERHEAD
+        self.content() + self.key.len() + self.uid.len() + values + ELEMENT_OVERHEAD
+    }
+
+    /// Bytes of what the server says of it.
+    pub(super) fn content(&self) -> usize {
+        self.item.len() + self.row.as_ref().map_or(0, Row::bytes)
     }
 }

@@ -30,6 +30,11 @@ impl InitialEvents {
         }
     }
 
+    /// The form of what is to come: what comes after the first event may have less to say.
+    pub(crate) fn form(&self) -> Form {
+        self.form
+    }
+
     /// The next lines of those that are selected: `None` after the last; none in it, where none was selected of those that
     /// are looked at in one go.
     ///
@@ -51,6 +56,7 @@ impl InitialEvents {
             if selector.is_empty() || selector.matches(element) {
                 let envelope = &self.snapshot.envelope;
                 write_event(&mut chunk, envelope, self.form, EventType::Added, element)?;
+                self.form = self.form.after_first_event();
             }
         }
         Ok(Some(chunk.freeze()))

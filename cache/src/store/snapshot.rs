@@ -14,6 +14,7 @@ use crate::metadata::protobuf;
 use crate::protobuf::room;
 use crate::resource_version::ResourceVersion;
 use crate::selector::{BoundSelector, Selector};
+use crate::table::Columns;
 
 /// What one kind held at a version, immutable.
 #[derive(Debug)]
@@ -89,7 +90,7 @@ impl Snapshot {
 
     /// Whether its objects can be written in a form, as they are held.
     pub fn writes(&self, form: Form) -> bool {
-        form.holdings().contains(&self.envelope.holding())
+        self.envelope.writes(form)
     }
 
     /// Whether the kind is a custom resource (or another that the server keeps without a Go type).
@@ -145,11 +146,20 @@ impl Snapshot {
             let length = (head.len() + tail.len()) as u64 + items;
             return Ok(self.body(page, form, (head, tail), length));
         }
+        let is_table = matches!(form, Form::Table(_));
+        if is_table && page.items.iter().any(|element| element.row.is_none()) {
+            return Err(Unwritable);
+        }
         let (mut head, mut tail) =
             self.envelope
-                .around_list(form, resource_version, continue_token, remaining);
-        if page.items.is_empty() && form != Form::Object {
-            // Go's slice that nothing was appended to, where objects have one that was made empty.
+                .around_list(form, resource_version, continue_token, remaining)?;
+        let is_null = match form {
+            Form::Metadata(_) => true,
+            Form::Table(_) => self.envelope.columns().is_some_and(Columns::are_default),
+            _ => false,
+        };
+        if page.items.is_empty() && is_null {
+            // Go's slice that nothing was appended to, where others are made empty.
             let list = [head.strip_suffix(b"[").unwrap_or(&head), b"null"].concat();
             (head, tail) = (list.into(), tail.slice(1..));
         }
@@ -191,7 +201,7 @@ impl Snapshot {
 /// The body of a LIST as chunks of some 64 KiB.
 #[derive(Debug)]
 pub struct ListBody {
-    /// Bytes of the whole body; of metadata in JSON, so many at most.
+    /// Bytes of the whole body; of metadata in JSON and of Tables, about so many.
     length: u64,
     form: Form,
     envelope: Arc<Envelope>,
@@ -204,7 +214,7 @@ pub struct ListBody {
 impl ListBody {
     /// Bytes of the whole body; `None` where that is known only when it is written.
     pub fn length(&self) -> Option<u64> {
-        (!matches!(self.form, Form::Metadata(_))).then_some(self.length)
+        (!matches!(self.form, Form::Metadata(_) | Form::Table(_))).then_some(self.length)
     }
 }
 
@@ -226,7 +236,7 @@ impl Iterator for ListBody {
             if !std::mem::take(&mut self.first) && !self.form.is_protobuf() {
                 chunk.extend_from_slice(b",");
             }
-            // JSON has words for all, and in protobuf it was written before.
+            // Whether it can be was looked at before.
             let written = self.envelope.write_item(&mut chunk, self.form, &element);
             debug_assert_eq!(written, Ok(()));
         }

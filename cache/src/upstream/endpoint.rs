@@ -6,6 +6,7 @@ use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 
 use super::{BoxError, tls};
+use crate::clock::Clock;
 use crate::cluster_config::EndpointConfig;
 
 /// An endpoint and its TLS, which knows nobody's credential.
@@ -13,6 +14,8 @@ pub(crate) struct Endpoint {
     config: EndpointConfig,
     /// Reading a CA bundle costs much more than the rest of a configuration; an endpoint that stays away is tried for days.
     tls: OnceLock<Arc<ClientConfig>>,
+    /// The clock of the cluster that is there.
+    clock: Arc<Clock>,
 }
 
 impl Endpoint {
@@ -21,11 +24,17 @@ impl Endpoint {
         Arc::new(Self {
             config,
             tls: OnceLock::new(),
+            clock: Arc::default(),
         })
     }
 
     pub(crate) fn config(&self) -> &EndpointConfig {
         &self.config
+    }
+
+    /// The clock of the cluster that is there.
+    pub(crate) fn clock(&self) -> &Arc<Clock> {
+        &self.clock
     }
 
     /// TLS without a credential.

@@ -90,10 +90,16 @@ impl Representation {
                 format!("{}{metadata}{}}}", resource.type_prefix(), resource.empty).into_bytes()
             }
             Self::Metadata => partial(&metadata).into_bytes(),
-            Self::Table(_) => {
+            Self::Table(include) => {
                 let version = format!(r#"{{"resourceVersion":"{revision}"}}"#);
                 let mut body = table::open(resource, &version, columns);
-                table::push_bookmark_row(&mut body, resource, &partial(&metadata));
+                let object = match include {
+                    Include::Object => Self::Object,
+                    // Never without: its annotation would be lost.
+                    Include::Metadata | Include::None => Self::Metadata,
+                };
+                let object = object.encode_bookmark(resource, revision, initial, false);
+                table::push_bookmark_row(&mut body, resource, &object);
                 body.extend_from_slice(table::CLOSE);
                 body
             }

@@ -183,12 +183,12 @@ pub(super) fn push_row(body: &mut Vec<u8>, resource: &Resource, object: &Object,
 }
 
 /// Adds the row by which a table shows a bookmark: empty cells, and the bookmark as its object.
-pub(super) fn push_bookmark_row(body: &mut Vec<u8>, resource: &Resource, bookmark: &str) {
+pub(super) fn push_bookmark_row(body: &mut Vec<u8>, resource: &Resource, bookmark: &[u8]) {
     let mut cells = cells(resource, &Value::Null);
     if resource.custom {
         cells[1] = Value::Null;
     }
-    push(body, &cells, bookmark.as_bytes());
+    push(body, &cells, bookmark);
 }
 
 fn push(body: &mut Vec<u8>, cells: &[Value], object: &[u8]) {

@@ -178,7 +178,12 @@ fn without_list_version(answer: &Answer) -> String {
 fn replace_in_envelope(text: &str, colon: &str, found: &str) -> String {
     let in_front = text.find(&format!("\"metadata\"{colon}{{"))
         < text.find(&format!("\"items\"{colon}"))
-        || text.starts_with("{\"kind\":\"Table\"");
+        || [
+            format!("{{\"kind\"{colon}\"Table\""),
+            format!("{{\n  \"kind\"{colon}\"Table\""),
+        ]
+        .iter()
+        .any(|table| text.starts_with(table));
     let at = if in_front {
         text.find(found)
     } else {

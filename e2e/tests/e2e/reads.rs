@@ -9,6 +9,7 @@ mod odd;
 mod pretty;
 mod protobuf;
 mod selectors;
+mod tables;
 mod warnings;
 
 use fleetcache_e2e::client::{Answer, Client};

@@ -9,18 +9,19 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use fleetcache_cache::cluster_cache::ClusterCache;
+use fleetcache_cache::form::IncludeObject;
 use fleetcache_cache::object::WatchFrame;
 use hyper::body::{Body as HttpBody, Frame};
 
 use super::object::ClusterConnection;
-use super::table::{self, Include};
+use super::table;
 use crate::body::BoxError;
 
 /// How objects are written; the version is that of the representation.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Written {
     Object,
-    Table(&'static str, Include),
+    Table(&'static str, IncludeObject),
     Metadata(&'static str),
 }
 

@@ -1,14 +1,14 @@
 //! Which representation of an answer the server would choose for a custom resource, as far as the fleet's API has it: JSON,
 //! as the object, as a table or as metadata alone. YAML and protobuf are not offered.
 
+use fleetcache_cache::form::IncludeObject;
 use http::HeaderMap;
 
 use super::refusal::Refusal;
-use super::table::Include;
 use crate::negotiation::{
-    self, Encoding, Offer, Representation as Negotiated, Unusable, asks_for_people, negotiate,
+    self, Encoding, Offer, Representation as Negotiated, Unusable, asks_for_people, include_object,
+    negotiate,
 };
-use crate::query::query_pairs;
 
 /// What there is.
 const OFFERED: &str = "only the following media types are accepted: application/json";
@@ -28,7 +28,7 @@ pub(super) enum Form {
     /// All.
     Object,
     /// Cells, and what is behind them; `v1` or `v1beta1`.
-    Table(&'static str, Include),
+    Table(&'static str, IncludeObject),
     /// The metadata of one object.
     Metadata(&'static str),
     /// The metadata of a list's objects.
@@ -61,16 +61,12 @@ impl Representation {
 }
 
 /// What a table is to have behind its cells.
-fn include(query: &str) -> Result<Include, Refusal> {
-    let asked = query_pairs(query).find(|(key, _)| key == "includeObject");
-    match asked.as_ref().map_or("", |(_, value)| &**value) {
-        "" | "Metadata" => Ok(Include::Metadata),
-        "Object" => Ok(Include::Object),
-        "None" => Ok(Include::None),
-        other => Err(Refusal::BadRequest(format!(
+fn include(query: &str) -> Result<IncludeObject, Refusal> {
+    include_object(query).map_err(|other| {
+        Refusal::BadRequest(format!(
             "Unable to convert to Table as requested: includeObject: Invalid value: {other:?}: must be 'Metadata', 'Object', 'None', or empty"
-        ))),
-    }
+        ))
+    })
 }
 
 #[cfg(test)]
@@ -88,7 +84,7 @@ mod tests {
 
     #[test]
     fn the_first_clause_counts_that_can_be_had() {
-        let table = |version| Some(Form::Table(version, Include::Metadata));
+        let table = |version| Some(Form::Table(version, IncludeObject::Metadata));
         for (accept, expected) in [
             ("", Some(Form::Object)),
             ("*/*", Some(Form::Object)),

@@ -7,24 +7,14 @@ use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use bytes::Bytes;
+use fleetcache_cache::form::IncludeObject;
+use fleetcache_cache::table::age::in_words;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::object::{ClusterConnection, Metadata};
 use crate::status::as_go_writes;
-
-/// What is behind the cells of a row.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Include {
-    /// The object's metadata.
-    #[default]
-    Metadata,
-    /// The object.
-    Object,
-    /// Nothing.
-    None,
-}
 
 /// What every server says of this column.
 const NAME: &str = "Name must be unique within a namespace. Is required when creating resources, although some resources may allow a client to request the generation of an appropriate name automatically. Name is primarily intended for creation idempotence and configuration definition. Cannot be updated. More info: https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names";
@@ -80,11 +70,11 @@ pub(super) fn around(version: &str, metadata: &str, with_columns: bool) -> (Byte
 }
 
 /// One row; `version` is that of the representation, `v1` or `v1beta1`.
-pub(super) fn row(object: &ClusterConnection, version: &str, include: Include) -> Bytes {
+pub(super) fn row(object: &ClusterConnection, version: &str, include: IncludeObject) -> Bytes {
     let shown = match include {
-        Include::Metadata => metadata_alone(&object.metadata, version),
-        Include::Object => object.to_json(),
-        Include::None => "null".into(),
+        IncludeObject::Metadata => metadata_alone(&object.metadata, version),
+        IncludeObject::Object => object.to_json(),
+        IncludeObject::None => "null".into(),
     };
     let cells = as_go_writes(json!(cells(object)).to_string());
     let parts: [&[u8]; 5] = [
@@ -98,7 +88,16 @@ pub(super) fn row(object: &ClusterConnection, version: &str, include: Include) -
 }
 
 /// The row of a bookmark: the server finds no field in it.
-pub(super) fn bookmark_row(object: &ClusterConnection, version: &str, include: Include) -> Bytes {
+pub(super) fn bookmark_row(
+    object: &ClusterConnection,
+    version: &str,
+    include: IncludeObject,
+) -> Bytes {
+    let include = match include {
+        // Its annotation would be lost.
+        IncludeObject::None => IncludeObject::Metadata,
+        include => include,
+    };
     let row = row(object, version, include);
     let cells = json!([&[json!("")][..], &vec![Value::Null; COLUMNS.len()][..]].concat());
     let at = row.windows(10).position(|it| it == b",\"object\":");
@@ -172,35 +171,12 @@ pub(super) fn metadata_alone(metadata: &Metadata, version: &str) -> Bytes {
 
 /// How long ago a time was, in the words of `duration.HumanDuration`.
 fn age(since: Timestamp, now: Timestamp) -> String {
-    in_words(now.as_second() - since.as_second())
+    in_words(now.as_second() - since.as_second()).to_string()
 }
 
 /// How long it is to a time; one that has just come is due.
 fn until(at: Timestamp, now: Timestamp) -> String {
-    in_words((at.as_second() - now.as_second()).max(0))
-}
-
-/// Seconds, in two units at most.
-fn in_words(seconds: i64) -> String {
-    let (minutes, hours) = (seconds / 60, seconds / 3600);
-    let (days, years) = (hours / 24, hours / 24 / 365);
-    let two = |one: i64, unit: &str, more: i64, less: &str| match more {
-        0 => format!("{one}{unit}"),
-        more => format!("{one}{unit}{more}{less}"),
-    };
-    match seconds {
-        ..-1 => "<invalid>".to_owned(),
-        -1..0 => "0s".to_owned(),
-        0..120 => format!("{seconds}s"),
-        _ if minutes < 10 => two(minutes, "m", seconds % 60, "s"),
-        _ if minutes < 180 => format!("{minutes}m"),
-        _ if hours < 8 => two(hours, "h", minutes % 60, "m"),
-        _ if hours < 48 => format!("{hours}h"),
-        _ if days < 8 => two(days, "d", hours % 24, "h"),
-        _ if days < 2 * 365 => format!("{days}d"),
-        _ if days < 8 * 365 => two(years, "y", days % 365, "d"),
-        _ => format!("{years}y"),
-    }
+    in_words((at.as_second() - now.as_second()).max(0)).to_string()
 }
 
 #[cfg(test)]
@@ -212,32 +188,6 @@ mod tests {
         let at = |seconds| Timestamp::from_second(seconds).unwrap();
         for (next, expected) in [(112, "12s"), (100, "0s"), (97, "0s"), (220, "2m")] {
             assert_eq!(until(at(next), at(100)), expected);
-        }
-    }
-
-    #[test]
-    fn ages_are_told_as_kubectl_tells_them() {
-        const DAY: i64 = 86_400;
-        for (seconds, expected) in [
-            (-2, "<invalid>"),
-            (-1, "0s"),
-            (0, "0s"),
-            (119, "119s"),
-            (120, "2m"),
-            (121, "2m1s"),
-            (600, "10m"),
-            (10_799, "179m"),
-            (10_800, "3h"),
-            (10_861, "3h1m"),
-            (28_800, "8h"),
-            (2 * DAY, "2d"),
-            (2 * DAY + 3600, "2d1h"),
-            (8 * DAY, "8d"),
-            (730 * DAY, "2y"),
-            (731 * DAY, "2y1d"),
-            (2920 * DAY, "8y"),
-        ] {
-            assert_eq!(in_words(seconds), expected, "{seconds}");
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::upstream::fake::Authority;
 async fn get_as_informer(connection: &Connection, path: &str) -> String {
     let shard = connection.informer_shard();
     let request = connection.informer_request(path, "application/json");
-    let answer = within(connection.send_informer(&shard, request))
+    let answer = within(Box::pin(connection.send_informer(&shard, request)))
         .await
         .unwrap();
     let body = answer.into_body().collect().await.unwrap().to_bytes();

@@ -25,6 +25,7 @@ impl Element {
                 item: Bytes::copy_from_slice(message),
                 labels: place(meta.labels),
                 version: place(meta.version),
+                row: None,
                 values: Some(Values::default()),
             }),
         )

@@ -109,7 +109,7 @@ async fn a_proxy_tells_why_a_request_goes_live() {
             &[
                 "/clusters/alpha/api/v1/configmaps",
                 "-H",
-                "Accept: application/json;as=Table;g=meta.k8s.io;v=v1",
+                "Accept: application/yaml",
             ],
             "list configmaps.v1 of cluster \"alpha\": live (representation)",
             "informer: synced, holds json",

@@ -198,8 +198,8 @@ fn representations() -> Vec<Row> {
     for kind in [CONFIGMAPS, SECRETS, PODS, WIDGETS] {
         let here = kind.within("here");
         let (list, one) = (
-            Row::get(here.as_str(), From::Live),
-            Row::get(format!("{here}/one"), From::Live),
+            Row::get(here.as_str(), From::Memory),
+            Row::get(format!("{here}/one"), From::Memory),
         );
         rows.push(list.accept(TABLE));
         rows.push(one.accept(TABLE));
@@ -210,7 +210,8 @@ fn representations() -> Vec<Row> {
     for kind in [CONFIGMAPS, NODES] {
         let all = Row::get(kind.all(), From::Live);
         rows.push(Row::get(kind.all(), From::Memory).accept(PROTOBUF));
-        for accept in ["application/yaml", "text/plain", TABLE] {
+        rows.push(Row::get(kind.all(), From::Memory).accept(TABLE));
+        for accept in ["application/yaml", "text/plain"] {
             rows.push(all.clone().accept(accept));
         }
     }
@@ -310,7 +311,7 @@ fn watches(facts: &Facts) -> Vec<Row> {
     ] {
         rows.push(Row::watch(path, From::Any));
     }
-    let table = Row::watch(&here, From::Live);
+    let table = Row::watch(&here, From::Memory);
     rows.push(table.accept("application/json;as=Table;v=v1;g=meta.k8s.io"));
     rows
 }

@@ -133,7 +133,11 @@ pub(super) fn representations() -> Vec<Row> {
         ("application/vnd.kubernetes.protobuf", true),
         ("application/vnd.kubernetes.protobuf;stream=watch", false),
         ("application/vnd.kubernetes.protobuf,application/json", true),
-        ("application/json;as=Table;v=v1;g=meta.k8s.io", false),
+        ("application/json;as=Table;v=v1;g=meta.k8s.io", true),
+        (
+            "application/json;as=Table;v=v1;g=meta.k8s.io, application/yaml",
+            true,
+        ),
         (
             "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
             true,
@@ -178,7 +182,6 @@ pub(super) fn representations() -> Vec<Row> {
         "application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io",
         "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
         "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
-        "application/json;as=Table;v=v1;g=meta.k8s.io, application/yaml",
         "application/json;q=0.1, application/yaml;q=0.9",
         "application/yaml, application/json",
         "",
