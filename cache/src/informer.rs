@@ -16,6 +16,7 @@ use crate::floor::Floor;
 use crate::gvr::Gvr;
 use crate::history::History;
 use crate::holding::Holding;
+use crate::informers::Keeps;
 use crate::resource_version::ResourceVersion;
 use crate::store::Snapshot;
 
@@ -37,6 +38,8 @@ pub struct Informer {
     pub gvr: Gvr,
     /// In which encoding.
     pub holding: Holding,
+    /// What of it.
+    pub(crate) keeps: Keeps,
     floor: Arc<Floor>,
     history: History,
     questions: Questions,
@@ -75,6 +78,7 @@ impl Informer {
         Self {
             gvr,
             holding: Holding::default(),
+            keeps: Keeps::default(),
             history: History::new(Arc::clone(&floor)),
             floor,
             questions: Questions::default(),
@@ -94,6 +98,11 @@ impl Informer {
     /// The same informer, of objects in an encoding.
     pub(crate) fn holding(self, holding: Holding) -> Self {
         Self { holding, ..self }
+    }
+
+    /// The same informer, which keeps no more than that.
+    pub(crate) fn keeping(self, keeps: Keeps) -> Self {
+        Self { keeps, ..self }
     }
 
     /// Whether its kind is a custom resource, once it has listed.

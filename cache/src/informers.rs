@@ -30,7 +30,7 @@ mod settings;
 mod told_lists;
 
 use choice::OfKind;
-pub use config::{CachePolicy, InformersConfig};
+pub use config::{CachePolicy, InformersConfig, Keeps, KindConfig};
 pub use refusal::Refusal;
 pub(crate) use refusal::{Refused, none_refused};
 pub use report::{InformerReport, InformerState};
@@ -184,8 +184,10 @@ impl Informers {
             self.refused.forget(&kind);
             let sibling = state.of_storage(&gvr.storage());
             let floor = sibling.map_or_else(Arc::default, |sibling| Arc::clone(sibling.floor()));
+            // Read under the lock: what a change of the configuration finds here is what was started before it.
+            let keeps = self.fleet.config().keeps(gvr);
             let informer = Informer::new(gvr.clone(), floor, self.removed.child_token());
-            let informer = Arc::new(informer.holding(holding));
+            let informer = Arc::new(informer.holding(holding).keeping(keeps));
             let of_kind = state.informers.entry(gvr.clone()).or_default();
             *of_kind.place(holding) = Some(Arc::clone(&informer));
             informer
@@ -274,7 +276,13 @@ impl Informers {
         self.state.lock().of_storage(storage)
     }
 
-    /// The configuration changed: kinds that are always kept now start, and what was refused may be tried again.
+    /// What is kept of a kind's objects, as the configuration says now.
+    pub fn keeps(&self, gvr: &Gvr) -> Keeps {
+        self.fleet.config().keeps(gvr)
+    }
+
+    /// The configuration changed: kinds that are always kept now start, what was refused may be tried again, and informers of
+    /// which something else is to be kept stop.
     pub(crate) fn reconfigured(self: &Arc<Self>, before: &InformersConfig, now: &InformersConfig) {
         self.settings
             .set_max_objects_per_kind(now.max_objects_per_kind);
@@ -286,6 +294,17 @@ impl Informers {
         }
         let is_new = |kind: &&(String, String)| before.policy_of(kind) != CachePolicy::Always;
         self.warm(now.always().filter(is_new).cloned().collect());
+        for informer in self.all() {
+            let gvr = &informer.gvr;
+            if informer.keeps == now.keeps(gvr) {
+                continue;
+            }
+            self.stop(&informer, "configuration");
+            // Any other starts again when it is read.
+            if now.policy_of_informer(&informer) == CachePolicy::Always {
+                self.start(gvr, informer.holding);
+            }
+        }
     }
 }
 

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fleetcache_cache::cluster_config::ConnectionTiming;
-use fleetcache_cache::informers::{CachePolicy, InformersConfig};
+use fleetcache_cache::informers::{CachePolicy, InformersConfig, Keeps, KindConfig};
 use serde_json::Value;
 
 use crate::args::ServeArgs;
@@ -184,6 +184,8 @@ pub struct ResourceRule {
     pub cache: CachePolicy,
     /// How new its reads with resourceVersion unset are, where not as all others.
     pub unset_resource_version: Option<UnsetResourceVersion>,
+    /// What is kept of its objects.
+    pub keeps: Keeps,
 }
 
 impl Default for ClusterDefaults {
@@ -393,7 +395,11 @@ impl Config {
         let mut resources = InformersConfig::default().resources;
         for rule in &self.resources {
             let key = (rule.group.clone(), rule.resource.clone());
-            resources.insert(key, rule.cache);
+            let of_kind = KindConfig {
+                policy: rule.cache,
+                keeps: rule.keeps,
+            };
+            resources.insert(key, of_kind);
         }
         InformersConfig {
             idle_timeout: self.cache.idle_timeout,

@@ -169,11 +169,18 @@ pub async fn explain(clusters: &ClusterCache, limits: &Limits, question: &Questi
     };
     let informer = info.resource.as_ref();
     let writing = Writing::of(info.verb, info.query, headers);
+    let tables_are_off = informer.is_some_and(|resource| {
+        writing.needs_tables_that_are_off(&resource.gvr, cluster.informers())
+    });
     let informer =
         informer.map(|resource| informer_state(&cluster, &connection, resource, writing));
     let (answer, reason, mut sentence) = match outcome {
         Ok(()) if asks_about_users => (Answer::Memory, "", sentences::ALLOWED.to_owned()),
         Ok(()) => (Answer::Memory, "", "It is answered from memory.".to_owned()),
+        Err(reason @ LiveReason::Representation) if tables_are_off => {
+            let sentence = sentences::TABLES_ARE_OFF.to_owned();
+            (Answer::Live, reason.as_str(), sentence)
+        }
         Err(reason) => (Answer::Live, reason.as_str(), sentence(reason).to_owned()),
     };
     let mut explanation = Explanation {

@@ -96,6 +96,21 @@ impl Writing {
     /// # Errors
     /// Memory cannot write it.
     pub fn of_gvr(self, gvr: &Gvr, informers: &Informers) -> Result<Written, LiveReason> {
+        // What no informer of the kind will have starts none.
+        match self.needs_tables_that_are_off(gvr, informers) {
+            true => Err(LiveReason::Representation),
+            false => self.of_sort(gvr, informers),
+        }
+    }
+
+    /// Whether it is a Table, and the configuration says that those of the kind go live.
+    pub fn needs_tables_that_are_off(self, gvr: &Gvr, informers: &Informers) -> bool {
+        let written = self.of_sort(gvr, informers);
+        let is_table = written.is_ok_and(|written| matches!(written.form, Form::Table(_)));
+        is_table && !informers.keeps(gvr).tables
+    }
+
+    fn of_sort(self, gvr: &Gvr, informers: &Informers) -> Result<Written, LiveReason> {
         // Mostly it makes no difference.
         let is_custom = self.built_in != self.custom
             && informers

@@ -18,6 +18,38 @@ pub enum CachePolicy {
     Never,
 }
 
+/// What is kept of a kind's objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keeps {
+    /// The cells that a Table shows of each. Without, Tables of the kind go live.
+    pub tables: bool,
+}
+
+impl Default for Keeps {
+    /// All that answers are made from.
+    fn default() -> Self {
+        Self { tables: true }
+    }
+}
+
+/// What the configuration says about one kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KindConfig {
+    /// Whether it is kept.
+    pub policy: CachePolicy,
+    /// What is kept of its objects.
+    pub keeps: Keeps,
+}
+
+impl From<CachePolicy> for KindConfig {
+    fn from(policy: CachePolicy) -> Self {
+        Self {
+            policy,
+            keeps: Keeps::default(),
+        }
+    }
+}
+
 /// What the configuration says about informers, for all clusters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InformersConfig {
@@ -29,8 +61,8 @@ pub struct InformersConfig {
     pub memory_limit: u64,
     /// How often an informer is compared with its server; zero: never.
     pub self_check_interval: Duration,
-    /// Kinds with a policy of their own, by group and resource.
-    pub resources: HashMap<(String, String), CachePolicy>,
+    /// Kinds of which it says something, by group and resource.
+    pub resources: HashMap<(String, String), KindConfig>,
 }
 
 impl Default for InformersConfig {
@@ -49,7 +81,8 @@ impl Default for InformersConfig {
             resources: never
                 .into_iter()
                 .map(|(group, resource)| {
-                    ((group.to_owned(), resource.to_owned()), CachePolicy::Never)
+                    let kind = (group.to_owned(), resource.to_owned());
+                    (kind, CachePolicy::Never.into())
                 })
                 .collect(),
         }
@@ -58,7 +91,12 @@ impl Default for InformersConfig {
 
 impl InformersConfig {
     pub(crate) fn policy(&self, gvr: &Gvr) -> CachePolicy {
-        self.policy_of(&(gvr.group.to_string(), gvr.resource.to_string()))
+        self.of(gvr).policy
+    }
+
+    /// What is kept of a kind's objects.
+    pub(crate) fn keeps(&self, gvr: &Gvr) -> Keeps {
+        self.of(gvr).keeps
     }
 
     /// Of an informer that runs: what is always kept is kept in JSON, and in protobuf while somebody reads it so.
@@ -71,15 +109,21 @@ impl InformersConfig {
 
     /// Of a group and a resource.
     pub(super) fn policy_of(&self, kind: &(String, String)) -> CachePolicy {
-        let policy = self.resources.get(kind).copied();
-        policy.unwrap_or(CachePolicy::OnDemand)
+        let of_kind = self.resources.get(kind);
+        of_kind.map_or(CachePolicy::OnDemand, |it| it.policy)
+    }
+
+    fn of(&self, gvr: &Gvr) -> KindConfig {
+        let kind = (gvr.group.to_string(), gvr.resource.to_string());
+        let of_kind = self.resources.get(&kind).copied();
+        of_kind.unwrap_or_else(|| CachePolicy::OnDemand.into())
     }
 
     pub(super) fn always(&self) -> impl Iterator<Item = &(String, String)> {
         let always = self
             .resources
             .iter()
-            .filter(|(_, policy)| **policy == CachePolicy::Always);
+            .filter(|(_, of_kind)| of_kind.policy == CachePolicy::Always);
         always.map(|(kind, _)| kind)
     }
 }

@@ -87,7 +87,7 @@ async fn kinds_that_are_always_kept_are_started_after_a_panic() {
     planned::plan("always", 1);
     let mut config = InformersConfig::default();
     let pods = (String::new(), "pods".to_owned());
-    config.resources.insert(pods, CachePolicy::Always);
+    config.resources.insert(pods, CachePolicy::Always.into());
     let (_informers, _stop) = unconnected(config);
     visited("always", 2).await;
 }
@@ -158,4 +158,46 @@ async fn a_list_for_which_nobody_can_look_is_believed_as_it_was_told() {
     };
     let second = Duration::from_secs(1);
     tokio::time::timeout(second, settled).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_informer_of_which_something_else_is_to_be_kept_stops() {
+    let stop = CancellationToken::new();
+    let fleet = Fleet::start(InformersConfig::default(), &TaskTracker::new(), &stop);
+    let (_connections, connected) = watch::channel(None);
+    let informers = Informers::new("a", &fleet, connected, &stop);
+    let running = |resource: &str| {
+        let gvr = Gvr::new("", "v1", resource);
+        match informers.lookup(&gvr, Holding::Objects) {
+            Lookup::Informer(informer) => Some(informer),
+            _ => None,
+        }
+    };
+    for resource in ["pods", "nodes", "services"] {
+        informers.note_list(&Gvr::new("", "v1", resource), Holding::Objects);
+    }
+    let before = ["pods", "nodes", "services"].map(|resource| running(resource).unwrap());
+    let mut config = InformersConfig::default();
+    for (resource, policy, tables) in [
+        ("pods", CachePolicy::OnDemand, false),
+        ("nodes", CachePolicy::Always, false),
+        ("services", CachePolicy::Always, true),
+    ] {
+        let keeps = Keeps { tables };
+        let kind = (String::new(), resource.to_owned());
+        config.resources.insert(kind, KindConfig { policy, keeps });
+    }
+    for _ in 0..2 {
+        fleet.reconfigure(config.clone());
+        assert_eq!(before.each_ref().map(|it| it.runs()), [false, false, true]);
+        // What is always kept is kept so at once, what is not from the next read on.
+        assert!(running("pods").is_none());
+        let nodes = running("nodes").unwrap();
+        assert!(nodes.runs() && !nodes.keeps.tables);
+        let services = running("services").unwrap();
+        assert!(Arc::ptr_eq(&services, &before[2]));
+    }
+    informers.note_list(&Gvr::new("", "v1", "pods"), Holding::Objects);
+    assert!(!running("pods").unwrap().keeps.tables);
+    stop.cancel();
 }

@@ -202,7 +202,7 @@ impl Reflector {
         shard: &InformerShard,
         is_custom: bool,
     ) -> Result<Option<Columns>, ReflectorError> {
-        if !self.tables.are_wanted() {
+        if !self.informer.keeps.tables || !self.tables.are_wanted() {
             return Ok(None);
         }
         let gvr = &self.informer.gvr;

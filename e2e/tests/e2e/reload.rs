@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use fleetcache_e2e::binaries;
-use fleetcache_e2e::client::Client;
+use fleetcache_e2e::client::{Answer, Client};
 use fleetcache_e2e::kubeconfig::{self, Context};
 use fleetcache_e2e::poll::{PATIENCE, wait_for};
 use fleetcache_e2e::process::Signal;
@@ -14,7 +14,7 @@ use fleetcache_e2e::proxy::{Options, Proxy};
 use fleetcache_e2e::sim::{SimCluster, SimConfig};
 use tempfile::TempDir;
 
-use crate::pair::warm;
+use crate::pair::{warm, warm_as};
 
 const LIST: &str = "/api/v1/configmaps";
 
@@ -302,4 +302,38 @@ async fn what_is_kept_follows_the_configuration() {
         let texts = ["WARN", "is not served by the cluster", kind[0], kind[1]];
         changing.logged(1, &texts).await;
     }
+}
+
+#[tokio::test]
+async fn what_is_kept_of_a_kind_follows_the_configuration() {
+    const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
+    let changing = Changing::start().await;
+    let alpha = changing.client("alpha");
+    warm(&alpha, LIST).await;
+    warm_as(&alpha, LIST, TABLE).await;
+    let mut watch = alpha.lines(&format!("{LIST}?watch=true")).await.unwrap();
+    changing.configure("resources: [ { resource: configmaps, cache: onDemand, tables: off } ]\n");
+    let stopped = ["informer stopped", "\"reason\":\"configuration\""];
+    changing.logged(1, &stopped).await;
+    while watch.next().await.unwrap().is_some() {}
+    // Nobody starts it who could not be answered by it.
+    let table = alpha.get_with(LIST, &[("accept", TABLE)]).await.unwrap();
+    let live = |answer: &Answer| answer.cache_status().ends_with("detail=representation");
+    assert!(live(&table), "{}", table.cache_status());
+    assert_eq!(table.json().unwrap()["kind"], "Table");
+    let informers = changing.proxy.metrics().unwrap();
+    assert_eq!(informers.get("fleetcache_informers"), Some(0.0));
+    warm(&alpha, LIST).await;
+    let table = alpha.get_with(LIST, &[("accept", TABLE)]).await.unwrap();
+    assert!(live(&table), "{}", table.cache_status());
+    let admin = changing.proxy.admin().to_owned();
+    let path = format!("/clusters/alpha{LIST}");
+    let accept = format!("Accept: {TABLE}");
+    let why = ["why", &path, "--header", &accept, "--admin", &admin];
+    let (code, told) = fleetcache(&why).await;
+    assert_eq!(code, Some(0), "{told}");
+    assert!(told.contains("`tables: off`"), "{told}");
+    changing.configure("");
+    changing.logged(2, &stopped).await;
+    warm_as(&alpha, LIST, TABLE).await;
 }

@@ -224,8 +224,12 @@ impl<'a> Section<'a> {
         };
         let absent_is_null = key.required.is_none();
         if absent_is_null {
-            let types = schema["type"].take();
-            schema["type"] = json!([types, "null"]);
+            let mut types = match schema["type"].take() {
+                Value::Array(types) => types,
+                one => vec![one],
+            };
+            types.push("null".into());
+            schema["type"] = types.into();
             if let Some(Value::Array(values)) = schema.get_mut("enum") {
                 values.push(Value::Null);
             }
@@ -272,6 +276,23 @@ impl<'a> Section<'a> {
             name,
             format!("expected a boolean, got {}", value_kind(&value)),
         );
+        None
+    }
+
+    /// On or off. To some readers of YAML these words are booleans, to others, such as those of editors, they are words.
+    pub(super) fn switch(&mut self, key: Key) -> Option<bool> {
+        let schema = json!({"type": ["string", "boolean"], "enum": ["on", "off", true, false]});
+        let (name, value) = self.take(key, schema)?;
+        let problem = match &value {
+            Value::Bool(is_on) => return Some(*is_on),
+            Value::String(text) => match text.as_str() {
+                "on" => return Some(true),
+                "off" => return Some(false),
+                _ => format!("{text:?} is not \"on\" or \"off\""),
+            },
+            other => format!("expected on or off, got {}", value_kind(other)),
+        };
+        self.mistake(name, problem);
         None
     }
 

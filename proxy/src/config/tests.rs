@@ -157,7 +157,7 @@ resources:
         informers
             .resources
             .get(&(group.to_owned(), resource.to_owned()))
-            .copied()
+            .map(|of_kind| of_kind.policy)
     };
     assert_eq!(policy("", "secrets"), Some(CachePolicy::Always));
     assert_eq!(policy("apps", "deployments"), Some(CachePolicy::Never));
@@ -279,10 +279,25 @@ fn live_sources_need_no_kubeconfig() {
 #[test]
 fn what_a_later_version_has_is_refused_by_name() {
     check(
-        "resources: [ { resource: pods, cache: never, tables: true, onMissingInformer: live } ]",
+        "resources: [ { resource: pods, cache: never, onMissingInformer: live } ]",
+        &["resources[0].onMissingInformer: not available in this version"],
+    );
+}
+
+#[test]
+fn what_is_kept_of_a_kind_is_read() {
+    let file = parse(&document(
+        "resources: [ { resource: pods, cache: always }, { resource: nodes, cache: onDemand, tables: on }, \
+         { resource: services, cache: onDemand, tables: off }, { resource: widgets, cache: onDemand, tables: 'off' } ]",
+    ));
+    let keeps = file.unwrap().resources.into_iter().map(|rule| rule.keeps);
+    let tables: Vec<_> = keeps.map(|keeps| keeps.tables).collect();
+    assert_eq!(tables, [true, true, false, false]);
+    check(
+        "resources: [ { resource: pods, cache: always, tables: 0 }, { resource: nodes, cache: always, tables: never } ]",
         &[
-            "resources[0].onMissingInformer: not available in this version",
-            "resources[0].tables: not available in this version",
+            "resources[0].tables: expected on or off, got a number",
+            "resources[1].tables: \"never\" is not \"on\" or \"off\"",
         ],
     );
 }

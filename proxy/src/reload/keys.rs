@@ -384,5 +384,8 @@ mod tests {
         let rule =
             |cache: &str| format!("resources: [ {{ group: '', resource: pods, cache: {cache} }} ]");
         check(&rule("never"), &rule("always"), "resources[0]");
+        check(&rule("always"), &rule("always, tables: on"), "");
+        let off = rule("always, tables: off");
+        check(&rule("always"), &off, "resources[0]");
     }
 }

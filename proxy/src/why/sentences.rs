@@ -19,6 +19,10 @@ pub(super) const WAS_ALLOWED: &str = " It is for users whom the cluster allowed 
 pub(super) const IMPERSONATES: &str =
     "It has an Impersonate-* header, and those are answered 403. Leave it out.";
 
+/// What becomes of a Table where the configuration says so.
+pub(super) const TABLES_ARE_OFF: &str = "It asks for a Table, and the configuration says that those of this kind are not kept (`tables: off` under \
+     `resources`). Take that away, without a restart, or ask with `Accept: application/json`: `kubectl get -o json` does.";
+
 /// What becomes of a page of a cluster that is another one now.
 pub(super) const PAGE_EXPIRED: &str = "It is a further page of a list of the cluster that was there before this one, so it is answered 410. The token in that \
      answer goes on as of now; or begin the list anew.";

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::time::Duration;
 
-use fleetcache_cache::informers::CachePolicy;
+use fleetcache_cache::informers::{CachePolicy, Keeps};
 
 use super::{identity, users};
 use crate::config::section::{Least, Section, at_least, key};
@@ -229,7 +229,7 @@ pub(super) fn resource(
     mut section: Section<'_>,
     known: &mut HashMap<(String, String), String>,
 ) -> Option<ResourceRule> {
-    section.unavailable(&["onMissingInformer", "tables", "stripManagedFields"]);
+    section.unavailable(&["onMissingInformer", "stripManagedFields"]);
     let group = key("group", "The API group; empty for the core group.").default("");
     let says_group = section.says("group");
     let group = section.text(group, names::GROUP_FORM, names::group);
@@ -252,6 +252,7 @@ pub(super) fn resource(
         ],
     );
     let unset_resource_version = unset_resource_version(&mut section, None);
+    let keeps = keeps(&mut section);
     let kind = group.zip(resource);
     if let Some(kind) = &kind {
         match known.entry(kind.clone()) {
@@ -271,7 +272,18 @@ pub(super) fn resource(
         resource,
         cache: cache?,
         unset_resource_version,
+        keeps,
     })
+}
+
+/// What is kept of a kind's objects.
+fn keeps(section: &mut Section<'_>) -> Keeps {
+    let default = Keeps::default();
+    let about = "Whether the cells that plain `kubectl get` shows are kept; where not, Tables of the kind go live.";
+    let tables = section.switch(key("tables", about).default("on"));
+    Keeps {
+        tables: tables.unwrap_or(default.tables),
+    }
 }
 
 fn unset_resource_version(

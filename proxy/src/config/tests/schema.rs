@@ -64,7 +64,7 @@ fn it_is_a_schema() {
     );
     // What a later version will have is not in it.
     let resource = &schema["properties"]["resources"]["items"]["properties"];
-    assert!(resource.get("cache").is_some() && resource.get("tables").is_none());
+    assert!(resource.get("cache").is_some() && resource.get("onMissingInformer").is_none());
 }
 
 #[test]
