@@ -63,6 +63,8 @@ pub struct Envelope {
     warnings: Vec<HeaderValue>,
     fields: Fields,
     printed: Option<table::Printed>,
+    /// Objects are kept with who manages which of their fields.
+    managed_fields: bool,
     /// The kind is one of this process: nobody takes it away.
     own: bool,
 }
@@ -108,6 +110,7 @@ impl Envelope {
             warnings: Vec::new(),
             fields: Fields::default(),
             printed: None,
+            managed_fields: true,
             own: false,
         };
 
@@ -152,6 +155,7 @@ impl Envelope {
             warnings: Vec::new(),
             fields: Fields::custom(&[], false),
             printed: None,
+            managed_fields: true,
             own: true,
         }
     }
@@ -178,6 +182,20 @@ impl Envelope {
     #[must_use]
     pub fn with_fields(self, fields: Fields) -> Self {
         Self { fields, ..self }
+    }
+
+    /// The same kind, whose objects are kept without who manages which of their fields.
+    #[must_use]
+    pub(crate) fn without_managed_fields(self) -> Self {
+        Self {
+            managed_fields: false,
+            ..self
+        }
+    }
+
+    /// Whether its objects are kept with who manages which of their fields.
+    pub(crate) fn keeps_managed_fields(&self) -> bool {
+        self.managed_fields
     }
 
     /// The fields that may be selected by.

@@ -44,6 +44,9 @@ pub struct ObjectMeta<'a> {
     /// Who must let go of it first.
     #[serde(default)]
     pub finalizers: Option<Vec<String>>,
+    /// Who manages which of its fields, unread.
+    #[serde(borrow, default)]
+    pub managed_fields: Option<&'a RawValue>,
     /// Its labels, unread.
     #[serde(borrow, default)]
     pub labels: Option<&'a RawValue>,

@@ -44,6 +44,7 @@ mod requests;
 mod self_check;
 mod stream;
 mod table;
+mod taken_in;
 #[cfg(test)]
 mod tests;
 
@@ -296,6 +297,10 @@ impl Reflector {
         let envelope = match self.informer.holding {
             Holding::Objects => self.with_columns(connection, shard, envelope).await?,
             Holding::Protobuf => envelope,
+        };
+        let envelope = match self.informer.keeps.managed_fields {
+            true => envelope,
+            false => envelope.without_managed_fields(),
         };
         let kind = Kind {
             namespaced: resource.namespaced,

@@ -35,6 +35,7 @@ impl Envelope {
             warnings: Vec::new(),
             fields: Fields::default(),
             printed: None,
+            managed_fields: true,
             own: false,
         };
         let mut items = BytesMut::new();

@@ -23,12 +23,17 @@ pub enum CachePolicy {
 pub struct Keeps {
     /// The cells that a Table shows of each. Without, Tables of the kind go live.
     pub tables: bool,
+    /// Who manages which field of them: `metadata.managedFields`.
+    pub managed_fields: bool,
 }
 
 impl Default for Keeps {
-    /// All that answers are made from.
+    /// All of what the server says.
     fn default() -> Self {
-        Self { tables: true }
+        Self {
+            tables: true,
+            managed_fields: true,
+        }
     }
 }
 

@@ -183,7 +183,10 @@ async fn an_informer_of_which_something_else_is_to_be_kept_stops() {
         ("nodes", CachePolicy::Always, false),
         ("services", CachePolicy::Always, true),
     ] {
-        let keeps = Keeps { tables };
+        let keeps = Keeps {
+            tables,
+            ..Keeps::default()
+        };
         let kind = (String::new(), resource.to_owned());
         config.resources.insert(kind, KindConfig { policy, keeps });
     }

@@ -4,10 +4,13 @@
 //! of every list. What protobuf allows and the server does not write (a field twice, metadata elsewhere than first) is
 //! malformed here: what is held is given out again as the server's own bytes.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
-use crate::protobuf::MAGIC;
+use bytes::BytesMut;
+
 use crate::protobuf::read::{Fields, Malformed, Value};
+use crate::protobuf::{MAGIC, text};
 
 /// An object or list as it stands by itself: its type, and the message of its kind, unread.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -122,6 +125,29 @@ impl<'a> ObjectMeta<'a> {
     }
 }
 
+/// The field of `ObjectMeta` that says who manages which field of the object, once for each of them.
+const MANAGED_FIELDS: u64 = 17;
+
+/// The message of an object without what its metadata say of who manages which of its fields.
+pub(crate) fn without_managed_fields(object: &[u8]) -> Result<Cow<'_, [u8]>, Malformed> {
+    let place = ObjectMeta::parse(object)?.place;
+    let meta = &object[place.clone()];
+    let mut kept = BytesMut::with_capacity(meta.len());
+    for field in Fields::of(meta) {
+        let field = field?;
+        if field.number != MANAGED_FIELDS {
+            kept.extend_from_slice(&meta[field.place]);
+        }
+    }
+    if kept.len() == meta.len() {
+        return Ok(Cow::Borrowed(object));
+    }
+    let mut rest = BytesMut::with_capacity(object.len());
+    text(&mut rest, 1, kept);
+    rest.extend_from_slice(&object[place.end..]);
+    Ok(Cow::Owned(rest.to_vec()))
+}
+
 /// Adds a field to those of the same map, which follow each other.
 fn together(all: &mut Option<Range<usize>>, field: Range<usize>) -> Result<(), Malformed> {
     let all = all.get_or_insert_with(|| field.start..field.start);
@@ -221,7 +247,7 @@ pub(crate) mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::protobuf::{message, number, text};
+    use crate::protobuf::{message, number};
 
     /// The message of an object.
     pub(crate) fn item(
@@ -289,6 +315,29 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn without_who_manages_them_objects_are_the_same() {
+        // The length of the metadata takes one byte less, and as many as before.
+        for (managers, pad) in [(0, 0), (1, 0), (1, 90), (2, 90), (20, 20_000)] {
+            let write = |with: bool| {
+                let mut item = BytesMut::new();
+                message(&mut item, 1, |to| {
+                    text(to, 1, "a");
+                    text(to, 6, "7");
+                    text(to, 12, "x".repeat(pad));
+                    for manager in (0..managers).filter(|_| with) {
+                        text(to, 17, format!("manager {manager}"));
+                    }
+                });
+                text(&mut item, 17, "of its own");
+                item.to_vec()
+            };
+            let with = write(true);
+            assert_eq!(*without_managed_fields(&with).unwrap(), write(false));
+        }
+        assert!(without_managed_fields(b"\x0a\x03\x8a\x01\x05").is_err());
+    }
+
+    #[test]
     fn a_status_tells_its_code() {
         let body = b"k8s\0\n\x0c\n\x02v1\x12\x06Status\x12\x0e\n\0\x12\0\x1a\x03odd\"\x000\x94\x03\x1a\0\"\0";
         assert_eq!(status(body), Some((404, "odd".to_owned())));
@@ -324,6 +373,11 @@ pub(crate) mod tests {
             for bytes in [&bytes, &with_magic] {
                 let _ = (Typed::parse(bytes), ListHead::parse(bytes), WatchFrame::parse(bytes), status(bytes));
                 if let Ok(meta) = ObjectMeta::parse(bytes) {
+                    let stripped = without_managed_fields(bytes).unwrap();
+                    let same = ObjectMeta::parse(&stripped).unwrap();
+                    prop_assert_eq!((same.name, same.resource_version), (meta.name, meta.resource_version));
+                    prop_assert_eq!(&stripped[same.labels], &bytes[meta.labels.clone()]);
+                    prop_assert_eq!(&stripped[same.place.end..], &bytes[meta.place.end..]);
                     prop_assert_eq!(&bytes[meta.version.clone()], meta.resource_version.as_bytes());
                     let labels = Fields::of(&bytes[meta.labels]).map(|label| entry(label.unwrap().bytes().unwrap()));
                     prop_assert!(labels.into_iter().all(|label| label.is_ok()));

@@ -10,7 +10,7 @@ use super::protobuf;
 use super::protocol::WatchEvent;
 use super::requests;
 use super::stream::Stream;
-use super::{Reflector, ReflectorError, State, table};
+use super::{Reflector, ReflectorError, State, table, taken_in};
 use crate::connection::{Connection, InformerShard};
 use crate::envelope::Envelope;
 use crate::holding::Holding;
@@ -197,7 +197,7 @@ impl Page {
             Holding::Objects => {
                 table::page(&body, &envelope).unwrap_or_else(|| Self::parse(&body, &envelope))
             }
-            Holding::Protobuf => protobuf::page(&body),
+            Holding::Protobuf => protobuf::page(&body, &envelope),
         });
         // Else it has panicked, or the runtime ends.
         page.await.unwrap_or(Err(ReflectorError::Ended))
@@ -208,8 +208,8 @@ impl Page {
         let element = |item: &&RawValue| {
             let item = item.get().as_bytes();
             let head = ObjectHead::parse(item).map_err(ReflectorError::BadBytes)?;
-            let element = Element::new(&head.metadata, item, envelope.item_from_list(item)?)
-                .ok_or(ReflectorError::NoResourceVersion)?;
+            let kept = envelope.item_from_list(item)?;
+            let element = taken_in::element(envelope, &head.metadata, item, kept)?;
             Ok::<_, ReflectorError>(element.with_values(envelope.fields(), item))
         };
         Ok(Self {

@@ -6,13 +6,13 @@ use http::HeaderMap;
 
 use super::list::Page;
 use super::requests::{self, ApiResource};
+use super::taken_in::element_of_protobuf;
 use super::{Reflector, ReflectorError};
 use crate::connection::{Connection, InformerShard};
 use crate::envelope::{Envelope, Learned};
 use crate::informers::Refusal;
 use crate::object::protobuf::{ListHead, Typed};
 use crate::resource_version::ResourceVersion;
-use crate::store::Element;
 
 impl Reflector {
     /// How the lists of a kind are written, and how many objects it has; with the headers of that answer.
@@ -44,10 +44,9 @@ fn no_protobuf(error: ReflectorError) -> ReflectorError {
 }
 
 /// Reads a page of a list.
-pub(super) fn page(body: &Bytes) -> Result<Page, ReflectorError> {
+pub(super) fn page(body: &Bytes, envelope: &Envelope) -> Result<Page, ReflectorError> {
     let list = ListHead::parse(Typed::parse(body)?.raw)?;
-    let element =
-        |item: &&[u8]| Element::of_protobuf(item)?.ok_or(ReflectorError::NoResourceVersion);
+    let element = |item: &&[u8]| element_of_protobuf(envelope, item);
     Ok(Page {
         elements: list.items.iter().map(element).collect::<Result<_, _>>()?,
         continue_token: list.continue_token.to_owned(),

@@ -8,8 +8,9 @@ use crate::holding::Holding;
 use crate::object::{ObjectHead, StatusHead, WatchFrame};
 use crate::reflector::ReflectorError;
 use crate::reflector::table::Shown;
+use crate::reflector::taken_in;
 use crate::resource_version::ResourceVersion;
-use crate::store::{Element, Event};
+use crate::store::Event;
 
 mod protobuf;
 
@@ -57,9 +58,8 @@ pub(crate) fn event(envelope: &Envelope, line: &[u8]) -> Result<WatchEvent, Refl
         .ok_or(ReflectorError::NoResourceVersion)?;
     Ok(match &*frame.event_type {
         event_type @ ("ADDED" | "MODIFIED" | "DELETED") => {
-            let element = Element::new(&head.metadata, object, envelope.item_from_object(object)?)
-                .ok_or(ReflectorError::NoResourceVersion)?
-                .with_row(row);
+            let item = envelope.item_from_object(object)?;
+            let element = taken_in::element(envelope, &head.metadata, object, item)?.with_row(row);
             WatchEvent::Change(match event_type {
                 "DELETED" => Event::Deleted(element),
                 _ => Event::Applied(element.with_values(envelope.fields(), object)),

@@ -12,13 +12,12 @@ use serde_json::value::RawValue;
 
 use super::list::Page;
 use super::requests::{self, fetch_with_headers};
-use super::{Reflector, ReflectorError};
+use super::{Reflector, ReflectorError, taken_in};
 use crate::connection::{Connection, InformerShard};
 use crate::envelope::Envelope;
 use crate::gvr::Gvr;
 use crate::object::{ListMeta, ObjectHead};
 use crate::resource_version::ResourceVersion;
-use crate::store::Element;
 use crate::table::{Columns, Row};
 
 /// What is asked for where the cells count too.
@@ -155,8 +154,7 @@ pub(super) fn page(body: &[u8], envelope: &Envelope) -> Option<Result<Page, Refl
             let object = shown.object;
             let head = ObjectHead::parse(object).map_err(ReflectorError::BadBytes)?;
             let item = envelope.item_from_object(object)?;
-            let element = Element::new(&head.metadata, object, item)
-                .ok_or(ReflectorError::NoResourceVersion)?;
+            let element = taken_in::element(envelope, &head.metadata, object, item)?;
             let element = element.with_values(envelope.fields(), object);
             Ok(element.with_row(shown.row))
         };

@@ -12,6 +12,7 @@ use crate::object::ObjectMeta;
 use crate::resource_version::ResourceVersion;
 use crate::table::Row;
 
+mod managed_fields;
 mod protobuf;
 
 /// Memory of an element beside its object's bytes: the map's entry, the key twice counted, and the allocations.
@@ -47,14 +48,20 @@ pub fn key(namespace: &str, name: &str) -> String {
     }
 }
 
+/// Where a text of an object stands in its list-item form.
+fn place(text: &str, object: &[u8], item: &[u8]) -> Range<usize> {
+    let start = text.as_ptr().addr() - object.as_ptr().addr();
+    let start = start + item.len() - object.len();
+    start..start + text.len()
+}
+
 impl Element {
     /// An element from an object's metadata, read from `object`, and its list-item form, which is `object` or its end
     /// behind another beginning. `None` where the version cannot be compared.
     pub fn new(meta: &ObjectMeta<'_>, object: &[u8], item: Bytes) -> Option<Self> {
         let place = |text: &str| {
-            let start = text.as_ptr().addr() - object.as_ptr().addr();
-            let start = start + item.len() - object.len();
-            start as u32..(start + text.len()) as u32
+            let place = place(text, object, &item);
+            place.start as u32..place.end as u32
         };
         let Cow::Borrowed(version) = meta.resource_version else {
             return None;

@@ -78,6 +78,54 @@ fn without(bytes: &[u8], parts: &[&[u8]]) -> String {
     text + &rest.escape_ascii().to_string()
 }
 
+/// An object or a list as it stands by itself, without who manages which field of it or of its items.
+pub(crate) fn without_managed_fields(body: &[u8]) -> Vec<u8> {
+    let is_list = list_metadata(body).is_some();
+    let unknown = body.strip_prefix(b"k8s\0").unwrap();
+    let of_object =
+        |object: &[u8]| rewritten(object, 1, |meta| Some(rewritten(meta, 17, |_| None)));
+    let unknown = rewritten(unknown, 2, |message| {
+        Some(match is_list {
+            true => rewritten(message, 2, |item| Some(of_object(item))),
+            false => of_object(message),
+        })
+    });
+    [b"k8s\0", &*unknown].concat()
+}
+
+/// A message with other values of a field that has a length, or without it.
+fn rewritten(mut message: &[u8], number: u64, value: impl Fn(&[u8]) -> Option<Vec<u8>>) -> Vec<u8> {
+    let mut written = Vec::new();
+    while !message.is_empty() {
+        let tag = varint(&mut message).unwrap();
+        let length = varint(&mut message).unwrap();
+        let mut bytes: &[u8] = &[];
+        if tag & 7 == 2 {
+            (bytes, message) = message.split_at(usize::try_from(length).unwrap());
+        }
+        let new = match tag == number << 3 | 2 {
+            true => value(bytes),
+            false => Some(bytes.to_vec()),
+        };
+        if let Some(new) = new {
+            let length = if tag & 7 == 2 {
+                new.len() as u64
+            } else {
+                length
+            };
+            for mut number in [tag, length] {
+                while number >= 0x80 {
+                    written.push((number & 0x7f | 0x80) as u8);
+                    number >>= 7;
+                }
+                written.push(number as u8);
+            }
+            written.extend(new);
+        }
+    }
+    written
+}
+
 /// The first value of a field that has a length.
 fn field(mut message: &[u8], number: u64) -> Option<&[u8]> {
     while !message.is_empty() {

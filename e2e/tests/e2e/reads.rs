@@ -9,6 +9,7 @@ mod odd;
 mod pretty;
 mod protobuf;
 mod selectors;
+mod stripped;
 mod tables;
 mod warnings;
 

@@ -287,12 +287,15 @@ fn what_a_later_version_has_is_refused_by_name() {
 #[test]
 fn what_is_kept_of_a_kind_is_read() {
     let file = parse(&document(
-        "resources: [ { resource: pods, cache: always }, { resource: nodes, cache: onDemand, tables: on }, \
+        "resources: [ { resource: pods, cache: always }, { resource: nodes, cache: onDemand, tables: on, stripManagedFields: true }, \
          { resource: services, cache: onDemand, tables: off }, { resource: widgets, cache: onDemand, tables: 'off' } ]",
     ));
     let keeps = file.unwrap().resources.into_iter().map(|rule| rule.keeps);
-    let tables: Vec<_> = keeps.map(|keeps| keeps.tables).collect();
-    assert_eq!(tables, [true, true, false, false]);
+    let keeps: Vec<_> = keeps
+        .map(|keeps| (keeps.tables, keeps.managed_fields))
+        .collect();
+    let expected = [(true, true), (true, false), (false, true), (false, true)];
+    assert_eq!(keeps, expected);
     check(
         "resources: [ { resource: pods, cache: always, tables: 0 }, { resource: nodes, cache: always, tables: never } ]",
         &[

@@ -387,5 +387,7 @@ mod tests {
         check(&rule("always"), &rule("always, tables: on"), "");
         let off = rule("always, tables: off");
         check(&rule("always"), &off, "resources[0]");
+        let stripped = rule("always, stripManagedFields: true");
+        check(&rule("always"), &stripped, "resources[0]");
     }
 }

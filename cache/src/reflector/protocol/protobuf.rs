@@ -5,9 +5,9 @@ use crate::bookmark::{BookmarkForm, ends_initial_events};
 use crate::envelope::Envelope;
 use crate::object::protobuf::{ObjectMeta, Typed, WatchFrame, status};
 use crate::protobuf::read::Malformed;
-use crate::reflector::ReflectorError;
+use crate::reflector::{ReflectorError, taken_in};
 use crate::resource_version::ResourceVersion;
-use crate::store::{Element, Event};
+use crate::store::Event;
 
 /// Reads one frame of a watch.
 ///
@@ -18,8 +18,7 @@ pub(super) fn event(envelope: &Envelope, frame: &[u8]) -> Result<WatchEvent, Ref
     Ok(match event_type {
         b"ADDED" | b"MODIFIED" | b"DELETED" => {
             let message = envelope.message_of_object(object)?;
-            let element =
-                Element::of_protobuf(message)?.ok_or(ReflectorError::NoResourceVersion)?;
+            let element = taken_in::element_of_protobuf(envelope, message)?;
             WatchEvent::Change(match event_type {
                 b"DELETED" => Event::Deleted(element),
                 _ => Event::Applied(element),

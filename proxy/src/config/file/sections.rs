@@ -229,7 +229,7 @@ pub(super) fn resource(
     mut section: Section<'_>,
     known: &mut HashMap<(String, String), String>,
 ) -> Option<ResourceRule> {
-    section.unavailable(&["onMissingInformer", "stripManagedFields"]);
+    section.unavailable(&["onMissingInformer"]);
     let group = key("group", "The API group; empty for the core group.").default("");
     let says_group = section.says("group");
     let group = section.text(group, names::GROUP_FORM, names::group);
@@ -281,8 +281,11 @@ fn keeps(section: &mut Section<'_>) -> Keeps {
     let default = Keeps::default();
     let about = "Whether the cells that plain `kubectl get` shows are kept; where not, Tables of the kind go live.";
     let tables = section.switch(key("tables", about).default("on"));
+    let about = "Whether metadata.managedFields are taken away from objects that are kept, so that answers from memory have none.";
+    let strips = section.flag(key("stripManagedFields", about).default(false));
     Keeps {
         tables: tables.unwrap_or(default.tables),
+        managed_fields: strips.map_or(default.managed_fields, |strips| !strips),
     }
 }
 
