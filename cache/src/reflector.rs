@@ -33,6 +33,7 @@ use crate::resource_version::ResourceVersion;
 use crate::store::Store;
 
 mod attestation;
+mod body;
 mod error;
 mod fields;
 mod follow;

@@ -27,6 +27,8 @@ pub(crate) enum ReflectorError {
     Status { code: u16, message: String },
     #[error("the server sent bytes that are not what was asked for")]
     BadBytes(#[source] serde_json::Error),
+    #[error("the server sent bytes that are no gzip, and said that they are")]
+    BadGzip(#[source] std::io::Error),
     #[error(transparent)]
     Malformed(#[from] Malformed),
     #[error("the columns of the kind's Tables are not those that were told before")]
@@ -101,6 +103,7 @@ impl ReflectorError {
         matches!(
             self,
             Self::BadBytes(_)
+                | Self::BadGzip(_)
                 | Self::Malformed(_)
                 | Self::UnknownEvent
                 | Self::OutOfOrder

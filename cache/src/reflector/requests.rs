@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, Response};
-use http_body_util::BodyExt;
-use hyper::body::{Body, Incoming};
+use bytes::Bytes;
+use http::header::ACCEPT_ENCODING;
+use http::{HeaderMap, Request, Response};
+use hyper::body::Incoming;
 use serde::Deserialize;
 
 use crate::connection::{Connection, InformerShard};
@@ -13,10 +13,11 @@ use crate::gvr::Gvr;
 use crate::holding::Holding;
 use crate::informers::Refusal;
 use crate::object::{ListMeta, StatusHead, protobuf};
-use crate::reflector::ReflectorError;
+use crate::reflector::{ReflectorError, body};
 use crate::resource_version::ResourceVersion;
+use crate::upstream::RequestBody;
 
-/// Time until an answer begins, and longest silence inside one that is read whole.
+/// Time until an answer begins.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What is asked for where the answer is read here.
@@ -55,7 +56,7 @@ pub(crate) fn list_path(gvr: &Gvr, query: &str) -> String {
     format!("{}/{}?{query}", gvr.group_version_path(), gvr.resource)
 }
 
-/// Opens a request; its answer is a 200 whose body follows.
+/// Opens a watch; its answer is a 200 whose body follows.
 pub(crate) async fn open(
     connection: &Connection,
     shard: &InformerShard,
@@ -63,6 +64,30 @@ pub(crate) async fn open(
     accept: &'static str,
 ) -> Result<Response<Incoming>, ReflectorError> {
     let request = connection.informer_request(path, accept);
+    answer(connection, shard, request).await
+}
+
+/// The headers and the whole body of a request's answer.
+async fn whole(
+    connection: &Connection,
+    shard: &InformerShard,
+    path: &str,
+    accept: &'static str,
+    limit: usize,
+) -> Result<(HeaderMap, Bytes), ReflectorError> {
+    let mut request = connection.informer_request(path, accept);
+    request.headers_mut().insert(ACCEPT_ENCODING, body::GZIP);
+    let (head, body) = answer(connection, shard, request).await?.into_parts();
+    let body = body::read(&head.headers, body, limit).await?;
+    Ok((head.headers, body))
+}
+
+/// The answer to a request; it is a 200 whose body follows.
+async fn answer(
+    connection: &Connection,
+    shard: &InformerShard,
+    request: Request<RequestBody>,
+) -> Result<Response<Incoming>, ReflectorError> {
     // Boxed: the future of a request is large, and all that wait for one would be as large.
     let sent = Box::pin(connection.send_informer(shard, request));
     let response = tokio::time::timeout(ANSWER_TIMEOUT, sent)
@@ -72,7 +97,8 @@ pub(crate) async fn open(
     if code == 200 {
         return Ok(response);
     }
-    let body = read(response.into_body(), ERROR_BYTES)
+    let (head, body) = response.into_parts();
+    let body = body::read(&head.headers, body, ERROR_BYTES)
         .await
         .unwrap_or_default();
     let message = serde_json::from_slice::<StatusHead>(&body)
@@ -102,8 +128,7 @@ pub(crate) async fn fetch_with_headers(
     path: &str,
     accept: &'static str,
 ) -> Result<(HeaderMap, Bytes), ReflectorError> {
-    let (head, body) = open(connection, shard, path, accept).await?.into_parts();
-    Ok((head.headers, read(body, ANSWER_BYTES).await?))
+    whole(connection, shard, path, accept, ANSWER_BYTES).await
 }
 
 /// The whole body of a page of a list.
@@ -113,8 +138,7 @@ pub(super) async fn fetch_page(
     path: &str,
     accept: &'static str,
 ) -> Result<Bytes, ReflectorError> {
-    let answer = open(connection, shard, path, accept).await?;
-    read(answer.into_body(), PAGE_BYTES).await
+    Ok(whole(connection, shard, path, accept, PAGE_BYTES).await?.1)
 }
 
 /// The whole body of a page of a list, of metadata alone.
@@ -123,28 +147,8 @@ pub(super) async fn fetch_metadata(
     shard: &InformerShard,
     path: &str,
 ) -> Result<Bytes, ReflectorError> {
-    let answer = open(connection, shard, path, METADATA_ALONE).await?;
-    read(answer.into_body(), METADATA_BYTES).await
-}
-
-/// A body of no more than `limit` bytes.
-async fn read<B>(mut body: B, limit: usize) -> Result<Bytes, ReflectorError>
-where
-    B: Body<Data = Bytes, Error = hyper::Error> + Unpin,
-{
-    let mut bytes = BytesMut::new();
-    while let Some(frame) = tokio::time::timeout(ANSWER_TIMEOUT, body.frame())
-        .await
-        .map_err(|_| ReflectorError::TimedOut)?
-    {
-        if let Ok(data) = frame.map_err(ReflectorError::Broken)?.into_data() {
-            bytes.extend_from_slice(&data);
-        }
-        if bytes.len() > limit {
-            return Err(ReflectorError::TooLong(limit));
-        }
-    }
-    Ok(bytes.freeze())
+    let (_, body) = whole(connection, shard, path, METADATA_ALONE, METADATA_BYTES).await?;
+    Ok(body)
 }
 
 /// The newest version of a kind, from a consistent `LIST limit=1`.
@@ -159,8 +163,7 @@ pub(crate) async fn latest_resource_version(
         metadata: ListMeta<'a>,
     }
     let path = list_path(gvr, "limit=1");
-    let answer = open(connection, shard, &path, METADATA).await?;
-    let body = read(answer.into_body(), ANSWER_BYTES).await?;
+    let (_, body) = whole(connection, shard, &path, METADATA, ANSWER_BYTES).await?;
     let list: List<'_> = serde_json::from_slice(&body).map_err(ReflectorError::BadBytes)?;
     ResourceVersion::parse(&list.metadata.resource_version).ok_or(ReflectorError::NoResourceVersion)
 }
@@ -229,25 +232,4 @@ pub(crate) async fn preferred_version(
     let body = fetch(connection, shard, &format!("/apis/{group}")).await?;
     let group: ApiGroup = serde_json::from_slice(&body).map_err(ReflectorError::BadBytes)?;
     Ok(group.preferred_version.version)
-}
-
-#[cfg(test)]
-mod tests {
-    use http_body_util::Full;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn no_answer_is_read_beyond_its_limit() {
-        for (length, whole) in [(9, true), (10, true), (11, false)] {
-            let body = Full::new(Bytes::from(vec![b'x'; length])).map_err(|never| match never {});
-            match read(body, 10).await {
-                Ok(bytes) => assert_eq!((bytes.len(), whole), (length, true)),
-                Err(error) => {
-                    assert!(!whole && matches!(error, ReflectorError::TooLong(10)));
-                    assert_eq!(error.refusal(), Some(Refusal::TooManyObjects));
-                }
-            }
-        }
-    }
 }

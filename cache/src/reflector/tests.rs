@@ -14,6 +14,7 @@ use crate::informers::InformersConfig;
 use crate::panics::planned;
 use crate::upstream::endpoint::Endpoint;
 
+mod compressed;
 mod protobuf;
 
 const ANY: Scope = Scope {

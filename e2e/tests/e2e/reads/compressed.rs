@@ -62,5 +62,18 @@ async fn answers_are_compressed_as_the_server_does() {
             let headers = [("accept", json), ("accept-encoding", encoding)];
             check_with(&pair, &format!("{path}{query}"), &headers, true).await;
         }
+        // Live lists are asked for as the client asks, and come as the server sends them.
+        for (query, is_long) in [("", true), ("?limit=2", false)] {
+            let path = format!("{path}{query}");
+            let headers = [
+                ("accept", json),
+                ("accept-encoding", encoding),
+                ("cache-control", "no-store"),
+            ];
+            let answer = check_with(&pair, &path, &headers, false).await;
+            assert!(!answer.is_hit());
+            let is_compressed = answer.headers.contains_key("content-encoding");
+            assert_eq!(is_compressed, is_gzip && is_long, "{path} {headers:?}");
+        }
     }
 }
